@@ -44,6 +44,11 @@ class Race {
   }
   // Seconds of one run.
   double median(std::size_t contestant) const { return bench::median(samples_.at(contestant)); }
+  // Of the quickest, where other programs hold the machine.
+  double least(std::size_t contestant) const {
+    const std::vector<double>& samples = samples_.at(contestant);
+    return *std::min_element(samples.begin(), samples.end());
+  }
 
  private:
   std::vector<Contestant> contestants_;

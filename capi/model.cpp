@@ -98,12 +98,26 @@ void Model::check_complete() const {
   KEEL_CHECK(is_complete_, "there is no whole gradient; keel_train_backward() makes one of a step's last part");
 }
 
+// The loss or answers of the weights that others get, where the optimizer trains at other ones.
+template <class F>
+auto Model::with_averages(const F& f) {
+  engine().use_averages(true);
+  try {
+    const auto result = f();
+    engine().use_averages(false);
+    return result;
+  } catch (...) {
+    if (is_thrown_by_all(site_->ranks())) engine().use_averages(false);
+    throw;
+  }
+}
+
 double Model::evaluate(const Arrays& arrays) {
   const Samples samples = check_inputs(*network_, arrays);
   goal().check(*network_, samples);
   const NoGrad no_grad;
   return among_ranks([&] {
-    const SampleLoss loss = forward(samples, false);
+    const SampleLoss loss = with_averages([&] { return forward(samples, false); });
     struct Sum {
       double loss, weight;
     } sum{0, 0};
@@ -145,7 +159,7 @@ void Model::infer(const Arrays& arrays) {
   among_ranks([&] {
     Forward answering = pass(false, 0);
     const std::vector<Variable> answers =
-        network_->forward(read_inputs(*network_, samples, answering.dtype), answering);
+        with_averages([&] { return network_->forward(read_inputs(*network_, samples, answering.dtype), answering); });
     for (std::size_t i = 0; i < answers.size(); ++i) {
       const Array& to = *samples.arrays.targets[i];
       write_array(kernels::contiguous(answers[i].value()).view(to.tensor.shape()), to);

@@ -66,6 +66,8 @@ class Model {
  private:
   template <class F>
   auto among_ranks(const F& f);
+  template <class F>
+  auto with_averages(const F& f);
   // Forgets the step, and tells the other ranks the reason; empty: they know.
   void give_up(const std::string& reason);
   void take(const SaveResult& result) const;

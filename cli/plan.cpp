@@ -162,6 +162,7 @@ Json to_json(const RankPlan& plan) {
   json["sent_bytes"] = plan.traffic.sent();
   json["gather_bytes"] = plan.traffic.gathers;
   json["reduction_bytes"] = plan.traffic.reductions;
+  json["matrix_bytes"] = plan.traffic.matrices;
   json["control_bytes"] = plan.traffic.control;
   json["offload_bytes"] = plan.traffic.offload;
   json["strategy_bytes"] = plan.traffic.strategy;

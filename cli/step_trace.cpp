@@ -27,7 +27,9 @@ Json to_chakra(const TraceNode& node, std::size_t id) {
     attributes.push_back(whole_number("comm_type", comm_type(node.collective.kind)));
     attributes.push_back(whole_number("comm_size", node.collective.count * node.collective.width));
     attributes.push_back(text("pg_name", std::string(name_of(node.collective.axis))));
-    attributes.push_back(text("carries", node.collective.of_parameters ? "parameters" : "gradients"));
+    attributes.push_back(text("carries", node.collective.of_parameters ? "parameters"
+                                         : node.collective.of_matrices ? "matrices"
+                                                                       : "gradients"));
   } else {
     attributes.push_back(whole_number("num_ops", node.operations));
     attributes.push_back(whole_number("tensor_size", node.bytes));

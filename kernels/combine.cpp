@@ -6,13 +6,14 @@
 namespace keel {
 
 std::string_view name_of(CombineOp op) {
-  constexpr std::string_view kNames[] = {"sum", "maximum", "minimum"};
+  constexpr std::string_view kNames[] = {"sum", "maximum", "minimum", "product", "mean"};
   return kNames[static_cast<int>(op)];
 }
 
 void kernels::combine(const CombineArgs& args) {
   constexpr const char* kOp = "combine";
   KEEL_CHECK(!args.terms.empty(), kOp, " needs one term at least");
+  KEEL_CHECK(args.divisor >= 0, kOp, ": a mean cannot divide by ", args.divisor);
   check_defined(kOp, "out", args.out);
   check_dense(kOp, "out", args.out);
   const DType dtype = args.terms.front().dtype();

@@ -13,6 +13,7 @@ namespace keel {
 struct CombineSpans {
   DType dtype, result_dtype;  // of the terms; of the results, the same or fp32
   CombineOp op = CombineOp::sum;
+  std::int64_t divisor = 0;  // of a mean; 0: the number of terms
 };
 
 // results[j][i] = terms[0][i] op terms[1][i] op ..., for the elements [begin, end), in the calling thread: what

@@ -13,10 +13,12 @@
 #include "keel/kernels/rules/lamb.h"
 #include "keel/kernels/rules/lars.h"
 #include "keel/kernels/rules/lion.h"
+#include "keel/kernels/rules/muon.h"
 #include "keel/kernels/rules/nadam.h"
 #include "keel/kernels/rules/radam.h"
 #include "keel/kernels/rules/rmsprop.h"
 #include "keel/kernels/rules/rprop.h"
+#include "keel/kernels/rules/schedule_free.h"
 #include "keel/kernels/rules/sgd.h"
 #include "keel/kernels/step_state.h"
 #include "keel/runtime/tensor.h"
@@ -25,9 +27,10 @@ namespace keel {
 
 // The settings of one rule. This is the one list of rules; keel/kernels/rules/rule.h says what one consists of. It has
 // a name of its own, so that headers can declare it without including every rule.
-struct UpdateSettings : std::variant<SgdSettings, AdamSettings, AdamaxSettings, NAdamSettings, RAdamSettings,
-                                     AdagradSettings, AdadeltaSettings, RmspropSettings, RpropSettings, AsgdSettings,
-                                     LionSettings, LambSettings, LarsSettings, AdafactorSettings> {
+struct UpdateSettings
+    : std::variant<SgdSettings, AdamSettings, AdamaxSettings, NAdamSettings, RAdamSettings, AdagradSettings,
+                   AdadeltaSettings, RmspropSettings, RpropSettings, AsgdSettings, LionSettings, LambSettings,
+                   LarsSettings, AdafactorSettings, MuonSettings, ScheduleFreeSettings> {
   using variant::variant;
 };
 

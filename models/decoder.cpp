@@ -45,6 +45,7 @@ RotaryDecoder::RotaryDecoder(const DecoderOptions& given)
       embed_tokens(given.vocabulary, given.layer.width, Initializer::normal(given.layer.deviation)),
       norm(given.layer.width, given.layer.epsilon),
       lm_head(given.layer.width, given.vocabulary, /*with_bias=*/false, Initializer::normal(given.layer.deviation)) {
+  lm_head.is_head = true;
   if (given.tied) lm_head.weight = embed_tokens.weight.tie();
   KEEL_CHECK(given.vocabulary > 0 && given.block > 0 && given.layers > 0,
              "a decoder needs a vocabulary, a block and layers of at least 1");

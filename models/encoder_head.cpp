@@ -11,6 +11,12 @@ Linear encoder_linear(std::int64_t in, std::int64_t out) {
   return Linear(in, out, /*with_bias=*/true, Initializer::normal(0.02));
 }
 
+Linear answering_linear(std::int64_t in, std::int64_t out) {
+  Linear linear = encoder_linear(in, out);
+  linear.is_head = true;
+  return linear;
+}
+
 // The rows that have a label, and their labels; one that does not count where there are none.
 struct LabelledRows {
   std::vector<std::int64_t> rows, labels;
@@ -85,7 +91,7 @@ class SequenceHeadPart : public EncoderHeadPart {
   SequenceHeadPart(const EncoderOptions& options, std::int64_t outputs)
       : names_(options.family->sequence),
         dense_(encoder_linear(options.width, options.width)),
-        out_(encoder_linear(options.width, outputs)),
+        out_(answering_linear(options.width, outputs)),
         dropout_(options.head_dropout) {}
 
   Variable operator()(const Variable& states, Forward& pass) const override {
@@ -109,7 +115,7 @@ class SequenceHeadPart : public EncoderHeadPart {
 class TokensHeadPart : public EncoderHeadPart {
  public:
   TokensHeadPart(const EncoderOptions& options, std::int64_t outputs)
-      : out_(encoder_linear(options.width, outputs)),
+      : out_(answering_linear(options.width, outputs)),
         dropout_(options.family->drops_tokens_as_layers ? options.dropout : options.head_dropout) {}
 
   Variable operator()(const Variable& states, Forward& pass) const override {
@@ -128,7 +134,7 @@ class ReplacedHeadPart : public EncoderHeadPart {
       : names_(options.family->replaced),
         activation_(options.activation),
         dense_(encoder_linear(options.width, options.width)),
-        out_(encoder_linear(options.width, 1)) {}
+        out_(answering_linear(options.width, 1)) {}
 
   Variable operator()(const Variable& states, Forward& pass) const override {
     return view(out_(activated(dense_, activation_, states, pass), pass), {states.dim(0), states.dim(1)});

@@ -28,6 +28,7 @@ Gpt::Gpt(const GptOptions& given)
       ln_f(given.width, given.bias),
       lm_head(given.width, given.vocabulary, /*with_bias=*/false) {
   lm_head.weight = wte.weight.tie();
+  lm_head.is_head = true;
   KEEL_CHECK(given.vocabulary > 0 && given.block > 0 && given.layers > 0,
              "a GPT needs a vocabulary, a block and layers of at least 1");
   for (int i = 0; i < given.layers; ++i) h.emplace_back(block_options(given));

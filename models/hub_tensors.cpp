@@ -48,9 +48,9 @@ std::vector<HubTensor> hub_tensors(Module& model, const HubNaming& naming) {
     const std::size_t dot = path.rfind('.');
     const auto linear = dot == std::string::npos ? linears.end() : linears.find(path.substr(0, dot));
     const bool is_weight = linear != linears.end() && path.substr(dot) == ".weight";
-    if (linear != linears.end() && !linear->second->parts.empty()) {
+    if (linear != linears.end() && !linear->second->layers().empty()) {
       std::int64_t row = 0;
-      for (const LinearPart& part : linear->second->parts) {
+      for (const LinearPart& part : linear->second->layers()) {
         Dims shape = parameter.shape();
         shape[0] = part.rows;
         tensors.push_back(

@@ -49,8 +49,8 @@ std::vector<NamedLinear> named_linears(Module& model, const HubNaming& naming) {
     auto* linear = dynamic_cast<Linear*>(&module);
     if (linear == nullptr) return;
     const bool is_head = path == output || is_of_head(path), is_tied = places[linear->weight.state().get()] > 1;
-    if (linear->parts.empty()) all.push_back({path, path, "", linear, is_head, is_tied});
-    for (const LinearPart& part : linear->parts)
+    if (linear->layers().empty()) all.push_back({path, path, "", linear, is_head, is_tied});
+    for (const LinearPart& part : linear->layers())
       all.push_back({sibling_name(path, part.name), path, part.name, linear, is_head, is_tied});
   });
   return all;

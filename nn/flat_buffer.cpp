@@ -6,6 +6,7 @@
 
 #include "keel/kernels/elementwise.h"
 #include "keel/nn/buffer.h"
+#include "keel/nn/hidden_matrices.h"
 
 namespace keel {
 namespace {
@@ -42,7 +43,7 @@ std::vector<Occurrence> find_parameters(Module& model) {
 void give_memory(FlatBuffer& buffer, const Context& context, const PrecisionPolicy& policy, bool accumulates) {
   buffer.values = empty(context, {buffer.padded}, policy.parameter, Purpose::parameter);
   if (!buffer.trainable) return;
-  if (policy.master()) buffer.master = empty(context, {buffer.padded}, DType::f32, Purpose::optimizer);
+  if (policy.master()) buffer.master = empty(context, {buffer.padded}, policy.master_dtype(), Purpose::optimizer);
   buffer.row_dtype = accumulates ? policy.gradient : policy.parameter;
   if (buffer.sparse) return;
   buffer.gradient = empty(context, {buffer.padded}, buffer.row_dtype, Purpose::gradient);
@@ -54,6 +55,7 @@ void give_memory(FlatBuffer& buffer, const Context& context, const PrecisionPoli
 std::vector<FlatBuffer> lay_out(Module& model, int shards, std::int64_t block) {
   const auto round_up = [](std::int64_t count, std::int64_t unit) { return (count + unit - 1) / unit * unit; };
   std::vector<FlatBuffer> buffers;
+  const auto matrices = hidden_matrices(model);
   for (const Occurrence& found : find_parameters(model)) {
     const bool sparse = found.state->sparse && found.state->trainable;
     KEEL_CHECK(!sparse || found.state->shape.size() == 2, "the gradient of ", found.path, ", of shape ",
@@ -71,6 +73,8 @@ std::vector<FlatBuffer> lay_out(Module& model, int shards, std::int64_t block) {
     const std::int64_t numel = product(found.state->shape);
     const std::int64_t offset = numel < block ? at->numel : round_up(at->numel, block);
     at->segments.push_back({found.path, found.state->shape, offset, numel, found.state});
+    if (const auto rows = matrices.find(found.state.get()); rows != matrices.end())
+      at->segments.back().matrices = rows->second;
     at->numel = offset + numel;
     at->tied = at->tied || found.count > 1;
   }

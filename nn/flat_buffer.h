@@ -17,7 +17,9 @@ struct PrecisionPolicy {
   DType parameter = DType::f32;  // values and activations
   DType gradient = DType::f32;   // accumulators that get more than one contribution; others have the parameter's dtype
   bool keeps_master = true;      // weights narrower than fp32 have an fp32 master; false where the optimizer needs none
-  bool master() const { return keeps_master && (parameter == DType::bf16 || parameter == DType::f16); }
+  bool averages = false;         // weights of every dtype have a master, as an optimizer's weights are averages
+  bool master() const { return averages || (keeps_master && (parameter == DType::bf16 || parameter == DType::f16)); }
+  DType master_dtype() const { return parameter == DType::f64 ? DType::f64 : DType::f32; }
 
   static PrecisionPolicy of(DType parameter) { return {parameter, parameter == DType::f64 ? DType::f64 : DType::f32}; }
 };
@@ -29,6 +31,7 @@ struct Segment {
   std::int64_t offset;  // elements from the start of the buffer
   std::int64_t numel;
   std::shared_ptr<Parameter::State> parameter;
+  std::vector<std::int64_t> matrices = {};  // as in keel/nn/hidden_matrices.h: their rows; none where it is no matrix
 };
 
 struct FlatBuffer {

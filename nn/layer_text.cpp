@@ -75,19 +75,17 @@ std::string name_in(const Word& word) {
 }
 
 // A linear layer and, if it has one, its activation.
-class Dense : public Layer {
+class Dense : public Linear {
  public:
-  Dense(std::int64_t in, std::int64_t out, std::optional<ActivationKind> activation) : linear_(in, out) {
+  Dense(std::int64_t in, std::int64_t out, std::optional<ActivationKind> activation) : Linear(in, out) {
     if (activation) activation_.emplace(*activation);
   }
   Variable forward(const Variable& x, Forward& pass) const override {
-    const Variable h = linear_(x, pass);
+    const Variable h = Linear::forward(x, pass);
     return activation_ ? (*activation_)(h, pass) : h;
   }
-  void visit(Visitor& v) override { linear_.visit(v); }
 
  private:
-  Linear linear_;
   std::optional<Activation> activation_;
 };
 
@@ -149,6 +147,7 @@ constexpr std::array<ItemRow, 7> kItems = {{
      [](Reading& r, Words w) {
        const std::int64_t width = whole_number(w[1]);
        r.outputs.push_back({Reading::new_name(r.outputs, w[0]), width, std::make_unique<Linear>(r.width, width)});
+       r.outputs.back().layer->is_head = true;
      }},
 }};
 
@@ -202,7 +201,11 @@ TextModel::TextModel(std::string_view text, std::int64_t inputs) {
   const auto items = items_of(text);
   if (items.empty()) complain(1, "there is nothing; `dense 32 tanh; dense 1` is a model");
   for (const std::vector<Word>& words : items) read_item(reading, words, part);
-  if (reading.outputs.empty()) reading.outputs.push_back({"output", reading.width, nullptr});
+  if (reading.outputs.empty()) {
+    reading.outputs.push_back({"output", reading.width, nullptr});
+    if (auto* const last = reading.layers.empty() ? nullptr : dynamic_cast<Linear*>(reading.layers.back().get()))
+      last->is_head = true;
+  }
   inputs_ = std::move(reading.inputs);
   layers_ = std::move(reading.layers);
   outputs_ = std::move(reading.outputs);

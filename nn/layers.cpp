@@ -67,7 +67,7 @@ Variable Linear::forward_gelu(const Variable& x, Forward& pass) const {
 
 LinearOperands Linear::operands(const Variable& x, Forward& pass) const {
   if (adapters.empty()) return {x, weight};
-  KEEL_CHECK(parts.empty(), "operands of one product are of a layer without parts");
+  KEEL_CHECK(layers().empty(), "operands of one product are of a layer without parts");
   const LowRankAdapter& adapter = adapters.front();
   const Variable dropped = with_dropout(adapter.dropout, x, pass);
   const std::array<Variable, 2> in = {x, scale(linear(dropped.defined() ? dropped : x, adapter.a, {}), adapter.scale)},
@@ -89,7 +89,7 @@ void Linear::add_adapter(std::string_view part, std::int64_t rank, double scale,
   KEEL_CHECK(rank >= 1, "an adapter has a rank of at least 1, got ", rank);
   KEEL_CHECK(dropout >= 0 && dropout < 1, "an adapter's dropout must be in [0, 1), got ", dropout);
   std::int64_t first_row = 0, rows = weight.shape()[0];
-  if (!parts.empty()) {
+  if (!layers().empty()) {
     auto at = parts.begin();
     for (; at != parts.end() && at->name != part; ++at) first_row += at->rows;
     KEEL_CHECK(at != parts.end(), "a linear layer of several, ", weight.shape(), ", has no part '", part, "'");
@@ -158,6 +158,7 @@ Variable Activation::forward(const Variable& x, Forward&) const {
 Mlp::Mlp(const std::vector<std::int64_t>& sizes, ActivationKind activation) : activation(activation) {
   KEEL_CHECK(sizes.size() >= 2, "an Mlp needs at least an input and an output size");
   for (std::size_t i = 0; i + 1 < sizes.size(); ++i) layers.emplace_back(sizes[i], sizes[i + 1]);
+  layers.back().is_head = true;
 }
 Variable Mlp::forward(const Variable& x, Forward& pass) const {
   const Activation activate(activation);

@@ -2,6 +2,7 @@
 // The building blocks of models: linear, embedding, norms, dropout, activations, and chains of them.
 
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -49,6 +50,8 @@ class Linear : public Layer {
   Parameter weight;                      // (out, in)
   Parameter bias;                        // (out), or absent
   std::vector<LinearPart> parts;         // in the order of rows, which are all of them; none: it is one layer
+  bool is_one = false;                   // to files and adapters, for all its parts (GPT-2's c_attn)
+  bool is_head = false;                  // makes the model's answers, and no hidden states
   std::vector<LowRankAdapter> adapters;  // added by add_adapter(); mostly none
   Linear(std::int64_t in, std::int64_t out, bool with_bias = true);
   Linear(std::int64_t in, std::int64_t out, bool with_bias, Initializer weights,
@@ -60,6 +63,8 @@ class Linear : public Layer {
   // a dropout(x) beside it, and the weight with b beside it: a copy of the weight, which gets a gradient as a whole.
   LinearOperands operands(const Variable& x, Forward& pass) const;
   void visit(Visitor& v) override;
+  // The parts that files and adapters know as layers of their own.
+  std::span<const LinearPart> layers() const { return is_one ? std::span<const LinearPart>() : parts; }
   // Of a part's outputs, or, where there are no parts, of all. Before the model has memory. An Error where there is no
   // such part, where it has an adapter already, and where rank is not at least 1 or dropout not in [0, 1).
   void add_adapter(std::string_view part, std::int64_t rank, double scale, double dropout);

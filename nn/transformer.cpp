@@ -37,6 +37,9 @@ MultiHeadAttention::MultiHeadAttention(const BlockOptions& options)
       heads_(options.heads),
       kv_heads_(kv_heads_of(options)),
       causal_(options.causal) {
+  const std::int64_t size = checked_head_size(options), keys = size * kv_heads_;
+  c_attn.parts = {{"q_proj", size * heads_}, {"k_proj", keys}, {"v_proj", keys}};
+  c_attn.is_one = true;
   KEEL_CHECK(dropout >= 0 && dropout < 1, "attention dropout must be in [0, 1), got ", dropout);
 }
 

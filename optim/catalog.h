@@ -20,6 +20,12 @@ namespace keel {
 struct UpdateSettings;  // keel/kernels/update.h
 
 enum class LineSearchKind : unsigned char { none, strong_wolfe };
+enum class MuonProducts : unsigned char;  // keel/kernels/rules/muon.h
+enum class MuonScale : unsigned char;
+enum class MuonMatrices : unsigned char;
+// Their names, in order.
+inline constexpr std::string_view kMuonProducts = "bf16|fp32", kMuonScales = "match_rms_adamw|original",
+                                  kMuonMatrices = "hidden|all|none";
 
 // Every option of any optimizer. Of<T> is T or std::optional<T>.
 template <template <class> class Of>
@@ -47,6 +53,12 @@ struct OptionsOf {
   Of<int> max_iterations = {}, max_evaluations = {}, history = {};
   Of<double> tolerance_gradient = {}, tolerance_change = {};
   Of<LineSearchKind> line_search = {};
+  Of<int> newton_schulz_steps = {};
+  Of<MuonProducts> products = {};
+  Of<MuonScale> matrix_scale = {};
+  Of<MuonMatrices> matrices = {};
+  Of<double> adamw_lr_factor = {};
+  Of<double> weight_lr_power = {}, r = {};
   bool operator==(const OptionsOf&) const = default;
 };
 // What a program sets; the rest is the optimizer's defaults.
@@ -67,8 +79,8 @@ struct OptimizerEntry {
   UpdateSettings (*settings)(const OptimizerValues&);
   // An optimizer that needs a closure has this instead of settings; it has one group, and treats all parameters alike.
   std::unique_ptr<Optimizer> (*make)(const OptimizerValues&) = nullptr;
-  // Those that no option changes: closure, one_vector, pure_gradient, host_memory and rows. The others follow from the
-  // options, and an optimizer that was made says them.
+  // Those that no option changes: closure, one_vector, pure_gradient, host_memory, rows and averages. The others follow
+  // from the options, and an optimizer that was made says them.
   OptimizerRequirements requirements = {};
 
   const OptionDefault* find(std::string_view option) const;  // null: it has no such option

@@ -111,6 +111,8 @@ ParameterGroup decay_matrices_only(std::string_view, const Dims& shape) {
 
 std::unique_ptr<Optimizer> make_elementwise(std::string_view name, const ElementwiseOptions& options) {
   if (std::holds_alternative<AdafactorSettings>(options.settings)) return make_adafactor(name, options);
+  if (std::holds_alternative<MuonSettings>(options.settings)) return make_muon(name, options);
+  if (std::holds_alternative<ScheduleFreeSettings>(options.settings)) return make_schedule_free(name, options);
   const auto* const adam = std::get_if<AdamSettings>(&options.settings);
   if (adam != nullptr && adam->min_8bit_size > 0) return make_adam_8bit(name, options);
   return std::make_unique<Elementwise>(name, options);

@@ -25,6 +25,9 @@ struct ParameterGroup {
   std::optional<double> weight_decay = {};  // instead of the optimizer's own
   std::size_t variant = 0;                  // which settings hold: see keel/optim/elementwise.h
   bool full_state = false;                  // no state in 8 bits
+  // The rows of the hidden matrices that a parameter consists of (keel/nn/hidden_matrices.h); none: it is no such one.
+  // An engine fills them in.
+  std::vector<std::int64_t> matrices = {};
   bool operator==(const ParameterGroup&) const = default;
 };
 
@@ -35,9 +38,9 @@ ParameterGroup decay_matrices_only(std::string_view name, const Dims& shape);
 
 // Flat dense tensors of as many elements each: some parameters of one group, or a part of them.
 struct ParameterRange {
-  Tensor parameter;  // the model's copy; written
-  Tensor master;     // f32 weights where `parameter` is narrower and the optimizer requires it, else undefined; written
-  Tensor gradient;   // f32 or the parameter's dtype
+  Tensor parameter;           // the model's copy; written
+  Tensor master;              // f32 (f64 for f64) weights where the optimizer requires it, else undefined; written
+  Tensor gradient;            // f32 or the parameter's dtype
   std::vector<Tensor> state;  // one for each of the optimizer's state_names() and parameter_state(); written
   ParameterGroup group;
   std::int64_t first = 0;  // where the range begins among all numbers that are trained
@@ -49,6 +52,9 @@ struct ParameterRange {
   std::int64_t begin = 0;             // where the range begins in it
   std::vector<Tensor> measured = {};  // f64, by pass: what measure() writes for this part
   std::vector<Tensor> sums = {};      // f64, by pass: the sums over the whole parameter, from all ranks
+  // Where the optimizer takes the parameter as matrices: f32 (f64 for f64), as many elements. prepare() writes it, and
+  // update() reads what transform() has made of whole matrices.
+  Tensor matrix = {};
 };
 
 // A state that an optimizer keeps for one parameter, beside the states that it keeps for each element.
@@ -93,6 +99,11 @@ struct OptimizerRequirements {
   // It measures whole parameters before it updates, in so many passes. In each, every rank measures its parts; these
   // are added in the order of ranks before the next pass. Needs one_by_one.
   int passes = 0;
+  // The weights are an average of those that it trains at, and masters in every dtype; the model computes with the
+  // latter while it is trained: see Optimizer::fill_values().
+  bool averages = false;
+  // It transforms whole matrices before it updates: see Optimizer::matrices(). Needs one_by_one.
+  bool matrices = false;
   // A range begins at a multiple of so many elements of its parameter; lay_out() takes it as `block`.
   std::int64_t block = 1;
   // Its update is a linear function of this step's gradient and those before: the mean of updates by several gradients
@@ -117,11 +128,28 @@ class Optimizer {
   virtual void measure(int /*pass*/, std::span<const ParameterRange> /*parts*/, const StepInput& /*input*/) const {}
   // Called for all ranges once their `sums` of a pass hold the sums over whole parameters.
   virtual void settle(int /*pass*/, std::span<const ParameterRange> /*ranges*/, const StepInput& /*input*/) const {}
+  // The rows of the matrices that it takes a parameter as, one below the other; none: each element is updated for
+  // itself. Every rank prepares what it owns of them, one rank transforms a whole matrix, and every rank updates by its
+  // part of that.
+  virtual std::vector<std::int64_t> matrices(const Dims& /*shape*/, const ParameterGroup& /*group*/) const {
+    return {};
+  }
+  // The dtype in which matrices travel and are transformed, where weights are f32, or f64 (`wide`).
+  virtual DType matrix_dtype(DType wide) const { return wide; }
+  // Writes `matrix` of ranges whose parameters are matrices. A skipped step writes nothing.
+  virtual void prepare(std::span<const ParameterRange> /*ranges*/, const StepInput& /*input*/) const {}
+  // Of a whole matrix (rows, columns) in matrix_dtype(): a dense one of its shape and dtype.
+  virtual Tensor transform(const Tensor& matrix) const { return matrix; }
+  // Operations of that, about.
+  virtual std::int64_t transform_operations(std::int64_t /*rows*/, std::int64_t /*columns*/) const { return 0; }
   // Further states of a parameter of that shape and group, which begin as 0; only if it treats parameters one by one.
   virtual std::vector<StateKind> parameter_state(const Dims& /*shape*/, const ParameterGroup& /*group*/) const {
     return {};
   }
   virtual void update(std::span<const ParameterRange> ranges, const StepInput& input) const = 0;
+  // Writes `parameter` from master and state, where the weights are averages: what the next gradient is taken at.
+  // update() has done so.
+  virtual void fill_values(std::span<const ParameterRange> /*ranges*/) const {}
   // One step of an optimizer that requires a closure. `state` has a vector shaped like the objective's weights for each
   // of state_names(); `shared` holds the shared numbers, f64, on the processor. Both are written. Throws the Errors of
   // the objective.

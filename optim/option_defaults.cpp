@@ -1,5 +1,6 @@
 // The options of an optimizer that nobody gave: each takes the default that the catalog says.
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstdint>
@@ -29,6 +30,22 @@ void read_default(std::string_view text, LineSearchKind& value) {
   value = text == "strong_wolfe" ? LineSearchKind::strong_wolfe : LineSearchKind::none;
   KEEL_CHECK(value != LineSearchKind::none || text == "none", "the default '", text, "' is no line search");
 }
+// The name whose place among "a|b" is the value's number.
+template <class Choice>
+void read_choice(std::string_view text, std::string_view names, Choice& value) {
+  for (unsigned char number = 0; !names.empty(); ++number) {
+    const std::size_t end = std::min(names.find('|'), names.size());
+    if (names.substr(0, end) == text) {
+      value = static_cast<Choice>(number);
+      return;
+    }
+    names.remove_prefix(std::min(end + 1, names.size()));
+  }
+  throw Error(concat("the default '", text, "' is no choice"), ErrorKind::internal);
+}
+void read_default(std::string_view text, MuonProducts& value) { read_choice(text, kMuonProducts, value); }
+void read_default(std::string_view text, MuonScale& value) { read_choice(text, kMuonScales, value); }
+void read_default(std::string_view text, MuonMatrices& value) { read_choice(text, kMuonMatrices, value); }
 // "[0.9, 0.999]"
 void read_default(std::string_view text, std::array<double, 2>& value) {
   const std::size_t comma = text.find(", ");
@@ -79,6 +96,13 @@ void for_each_option(OptimizerValues& values, const OptimizerOptions& options, c
   KEEL_OPTION(tolerance_gradient);
   KEEL_OPTION(tolerance_change);
   KEEL_OPTION(line_search);
+  KEEL_OPTION(newton_schulz_steps);
+  KEEL_OPTION(products);
+  KEEL_OPTION(matrix_scale);
+  KEEL_OPTION(matrices);
+  KEEL_OPTION(adamw_lr_factor);
+  KEEL_OPTION(weight_lr_power);
+  KEEL_OPTION(r);
 #undef KEEL_OPTION
 }
 

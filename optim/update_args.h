@@ -15,4 +15,9 @@ std::unique_ptr<Optimizer> make_adafactor(std::string_view name, const Elementwi
 // The optimizer of AdamSettings with states in 8 bits.
 std::unique_ptr<Optimizer> make_adam_8bit(std::string_view name, const ElementwiseOptions& options);
 
+// The optimizer of ScheduleFreeSettings.
+std::unique_ptr<Optimizer> make_schedule_free(std::string_view name, const ElementwiseOptions& options);
+// The optimizer of MuonSettings.
+std::unique_ptr<Optimizer> make_muon(std::string_view name, const ElementwiseOptions& options);
+
 }  // namespace keel

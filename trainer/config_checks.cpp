@@ -147,6 +147,9 @@ void ConfigResolver::check_outer() {
           "groups have weights of their own, of which no average is kept");
   require(!find_optimizer(config_.optimizer.type).requirements.closure, {kKey, "optimizer.type"},
           concat(config_.optimizer.type, " evaluates the loss of all ranks several times in a step"));
+  require(!find_optimizer(config_.optimizer.type).requirements.averages, {kKey, "optimizer.type"},
+          concat(config_.optimizer.type,
+                 " trains at other weights than it has, and groups tell each other one of the two"));
   try {
     (void)entry->make(config_);
   } catch (const Error& error) { require(false, {kKey}, error.what()); }

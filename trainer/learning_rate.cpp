@@ -24,6 +24,10 @@ ScheduleComplaints check_learning_rates(const Config& config, std::int64_t steps
       !optimizer.has("betas"))
     complaints.push_back(
         {"cycle_momentum", concat(optimizer.name, " has neither momentum nor betas; set cycle_momentum to false")});
+  if (complaints.empty() && optimizer.requirements.averages && LearningRate(config, steps).schedule().cycles_momentum())
+    complaints.push_back(
+        {"cycle_momentum", concat("the weights of ", optimizer.name,
+                                  " follow from one beta1 of all steps; set cycle_momentum to false")});
   if (complaints.empty() && optimizer.requirements.one_vector &&
       LearningRate(config, steps).schedule().layer_factor(0, 1) != 1)
     complaints.push_back({"layer_decay", concat(optimizer.name, " treats all parameters as one vector; set it to 1")});

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 
 #include "keel/config/changes.h"
 #include "keel/dist/checkpoint/load.h"
@@ -52,10 +53,14 @@ Config config_of(const Checkpoint& resume, const Config& config) {
 std::string states_of(const Config& config) {
   const std::unique_ptr<Optimizer> optimizer = make_optimizer(config);
   std::string names;
-  const auto add = [&](std::string_view name) { names += concat(names.empty() ? "" : ", ", name); };
+  std::set<std::string_view> seen;
+  const auto add = [&](std::string_view name) {
+    if (seen.insert(name).second) names += concat(names.empty() ? "" : ", ", name);
+  };
   for (const std::string_view name : optimizer->state_names()) add(name);
-  if (optimizer->requirements().one_by_one)  // a matrix has all kinds that there are
-    for (const StateKind& kind : optimizer->parameter_state({2, 2}, {})) add(kind.name);
+  if (optimizer->requirements().one_by_one)  // matrices, hidden ones and others, have all kinds that there are
+    for (const ParameterGroup& group : {ParameterGroup{}, ParameterGroup{.matrices = {2}}})
+      for (const StateKind& kind : optimizer->parameter_state({2, 2}, group)) add(kind.name);
   return names.empty() ? "nothing" : names;
 }
 

@@ -30,6 +30,14 @@ FieldPtr line_search_field() {
       "none|strong_wolfe", "None=none");
 }
 
+// A choice whose names stand in the order of its values.
+template <class Choice, Choice OptimizerValues::*kMember>
+FieldPtr named_choice(std::string_view names, std::string_view aliases = {}) {
+  return choice_field([](const Config& config) { return static_cast<int>(config.optimizer.*kMember); },
+                      [](Config& config, int index) { config.optimizer.*kMember = static_cast<Choice>(index); }, names,
+                      aliases);
+}
+
 // What an option is, whatever its default: options of the table of optimizers each have one.
 struct OptionRow {
   std::string_view option;
@@ -50,7 +58,7 @@ const OptionRow kOptions[] = {
      KEEL_OPTION(weight_decay),
      kFromZero,
      "Decay of matrices; biases and norms have none. AdamW, HFAdamW, TFAdamW, Adam8bit, AdamW8bit, Lion, LAMB, "
-     "Adafactor and "
+     "Adafactor, Muon, ScheduleFreeAdamW and "
      "decoupled_weight_decay shrink the weights themselves; with the others it is part of the gradient (an L2 "
      "penalty).",
      {},
@@ -124,6 +132,23 @@ const OptionRow kOptions[] = {
     {"line_search", line_search_field(), kAny,
      "strong_wolfe: search along each direction for a step that lowers loss and slope enough; none: a step of lr.",
      "line_search_fn"},
+    {"matrices", named_choice<MuonMatrices, &OptimizerValues::matrices>(kMuonMatrices), kAny,
+     "What Muon makes orthogonal: hidden: weights of linear layers but heads, and not embeddings; all: everything of "
+     "two "
+     "dimensions; none: nothing, so that AdamW moves it. For groups."},
+    {"matrix_scale", named_choice<MuonScale, &OptimizerValues::matrix_scale>(kMuonScales), kAny,
+     "The factor on an orthogonal update (rows, columns). match_rms_adamw: 0.2 sqrt(max(rows, columns)), so that "
+     "AdamW's "
+     "lr and decay serve; original: sqrt(max(1, rows / columns)), with a larger lr (0.02).",
+     "adjust_lr_fn"},
+    {"newton_schulz_steps", KEEL_OPTION(newton_schulz_steps), kFromOne, "Iterations that make a matrix orthogonal.",
+     "ns_steps"},
+    {"products", named_choice<MuonProducts, &OptimizerValues::products>(kMuonProducts), kAny,
+     "The numbers in which matrices travel to the rank that makes them orthogonal, and are multiplied there."},
+    {"adamw_lr_factor", KEEL_OPTION(adamw_lr_factor), kFromZero, "Factor on the rate of what AdamW moves."},
+    {"weight_lr_power", KEEL_OPTION(weight_lr_power), kFromZero,
+     "A step counts in the mean of the weights by its rate to this power, so that a warm-up counts for little."},
+    {"r", KEEL_OPTION(r), kFromZero, "And by its number to this power; above 0 later steps count for more."},
     {"maximize", KEEL_OPTION(maximize), kAny, "Climb instead of descend."},
     {"stochastic_rounding", KEEL_OPTION(stochastic_rounding), kAny,
      "Round bf16 weights up or down at random and keep no fp32 copy beside them, which spares 4 bytes each; needs "

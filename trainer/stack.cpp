@@ -87,8 +87,8 @@ void add(MemoryPlan& sum, const MemoryPlan& more) {
 }
 
 void add(TrafficPlan& sum, const TrafficPlan& more) {
-  for (std::int64_t TrafficPlan::*const each :
-       {&TrafficPlan::gathers, &TrafficPlan::reductions, &TrafficPlan::control, &TrafficPlan::offload})
+  for (std::int64_t TrafficPlan::*const each : {&TrafficPlan::gathers, &TrafficPlan::reductions, &TrafficPlan::matrices,
+                                                &TrafficPlan::control, &TrafficPlan::offload})
     sum.*each += more.*each;
 }
 

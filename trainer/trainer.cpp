@@ -144,6 +144,11 @@ class Run {
   bool is_first() const { return ranks_.rank() == 0; }
   Sharded& engine() { return stacks_->engine(); }
 
+  // Evaluations are of averages where an optimizer's weights are such.
+  void use_averages(bool use) {
+    for (const auto& stack : stacks_->trained()) stack->engine().use_averages(use);
+  }
+
   void tell_once(LogLevel level, const std::string& words) {
     if (!words.empty() && is_first()) observer_.on_message(level, words);
   }
@@ -300,6 +305,7 @@ class Run {
     if (data_.validation.empty()) return {};
     const RunEvaluation evaluation{config_, *task_, data_, engine(), ranks_};
     try {
+      use_averages(true);
       callbacks_->tell("evaluation_begin", &Callback::evaluation_begin);
       const EvalReport report = evaluation.run(state_.step, config_.eval.batches);
       stacks_->release_frozen();
@@ -310,10 +316,14 @@ class Run {
       for (const NamedNumber& each : report.values) loop.metrics[each.name] = each.value;
       together(ranks_, [&] { report_->tell_evaluation(report); });
     } catch (...) {
-      if (is_thrown_by_all(ranks_)) callbacks_->tell_evaluation_end(false);
+      if (is_thrown_by_all(ranks_)) {
+        callbacks_->tell_evaluation_end(false);
+        use_averages(false);
+      }
       throw;
     }
     callbacks_->tell_evaluation_end(true);
+    use_averages(false);
     const LoopWishes agreed = callbacks_->agree();
     if (agreed.failed) confirm();
     take(agreed);

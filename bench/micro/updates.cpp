@@ -96,6 +96,9 @@ void add_updates(const Options& options) {
     family.add("rprop", RpropSettings{});
     family.add("asgd", AsgdSettings{});
     family.add("lion", LionSettings{});
+    family.add("muon", MuonSettings{});
+    family.add("muon_momentum", MuonSettings{.before = true});
+    family.add("schedule_free", ScheduleFreeSettings{});
     family.add("lamb", LambSettings{});
     family.add_norms("lamb_norms", LambSettings{});
     family.add("lars", LarsSettings{});

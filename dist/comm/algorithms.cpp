@@ -43,15 +43,15 @@ Schedule broadcast_scattered(const CollectiveShape& shape, int root) {
 
 Schedule all_to_all(const CollectiveShape& shape) {
   Writer w(shape);
-  KEEL_CHECK(shape.count % shape.size == 0, "all_to_all among ", shape.size, " ranks cannot cut ", shape.count,
-             " elements into equal parts");
+  KEEL_CHECK(!shape.counts.empty() || shape.count % shape.size == 0, "all_to_all among ", shape.size,
+             " ranks cannot cut ", shape.count, " elements into equal parts");
+  const Cut incoming(shape.count, shape.size, shape.incoming);
   w.begin_step();
-  const Span own = w.shard(w.rank());
-  w.combine({input(own)}, output(own));
+  w.combine({input(w.shard(w.rank()))}, output(incoming.of(w.rank())));
   for (int i = 1; i < w.size(); ++i) {
     const int to = (w.rank() + i) % w.size(), from = (w.rank() + w.size() - i) % w.size();
     w.send(to, input(w.shard(to)));
-    w.receive(from, output(w.shard(from)));
+    w.receive(from, output(incoming.of(from)));
   }
   return w.finish();
 }

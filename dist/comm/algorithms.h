@@ -16,8 +16,11 @@ namespace keel {
 // Where the calling rank stands, and on how much it works.
 struct CollectiveShape {
   int rank = 0, size = 1;
-  std::int64_t count = 0;      // elements of the whole tensor; a shard is part({0, count}, size, rank)
+  std::int64_t count = 0;      // elements of the whole tensor
   std::vector<int> node = {};  // of each rank; empty: all ranks share one
+  // Elements of each rank's shard, or that go to it; empty: a shard is part({0, count}, size, rank).
+  std::span<const std::int64_t> counts = {};
+  std::span<const std::int64_t> incoming = {};  // that come from each rank, where `counts` go to them
 };
 
 // input (S) -> output (S), the sum of all ranks' inputs; the two may be one memory.
@@ -31,6 +34,7 @@ struct Algorithm {
   std::string_view name;
   std::string_view order;  // in which order numbers are added
   std::string_view cost;
+  bool adds_at_once;  // all ranks' terms in one combination
   AllReduce all_reduce;
   ReduceScatter reduce_scatter;
   AllGather all_gather;
@@ -45,7 +49,14 @@ const Algorithm& find_algorithm(std::string_view name);
 // once around and then exchanges them, 2 f S at the root, for large tensors.
 Schedule broadcast_tree(const CollectiveShape& shape, int root);
 Schedule broadcast_scattered(const CollectiveShape& shape, int root);
-// input (S) -> output (S): part i goes to rank i, and comes from there.
+// input (the rank's shard) -> output (S) of the root, and back: the root receives or sends f S.
+Schedule gather(const CollectiveShape& shape, int root);
+Schedule scatter(const CollectiveShape& shape, int root);
+// input (S) -> output (S) of the root, their sum. `by_root` has the root add all alone, in the order of ranks, and
+// receive (n - 1) S; `by_parts` is the algorithm's reduce_scatter and then a gather.
+Schedule reduce_by_root(const CollectiveShape& shape, int root);
+Schedule reduce_by_parts(const Algorithm& algorithm, const CollectiveShape& shape, int root);
+// input (S) -> output (S): part i goes to rank i, and comes from there. With counts, output has what is incoming.
 Schedule all_to_all(const CollectiveShape& shape);
 
 }  // namespace keel

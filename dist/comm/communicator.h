@@ -22,25 +22,37 @@ enum class CollectiveKind : unsigned char {
   all_gather,
   broadcast,
   all_to_all,
+  reduce,
+  gather,
+  scatter,
   barrier,
   send,
   receive,
 };
 std::string_view name_of(CollectiveKind kind);
 
+// Elements by rank.
+using Counts = std::vector<std::int64_t>;
+
 // What a rank asks for.
 struct Collective {
   CollectiveKind kind = CollectiveKind::barrier;
   Tensor input = {}, output = {};  // dense; as CollectiveKind says, see Communicator
   CombineOp op = CombineOp::sum;
-  int peer = 0;  // the root of a broadcast; to whom something is sent, or from whom
+  int peer = 0;  // the root; to whom something is sent, or from whom
   // A number in [0, 2^16) for what the tensors are. Ranks must name the same one, so that ranks which ask in different
-  // orders do not mix up tensors of equal size. Broadcasts and messages have none.
+  // orders do not mix up tensors of equal size. Messages, and what has a root, have none.
   int subject = 0;
+  // Elements by rank, where the tensor is not cut into shards; of an all_to_all what goes to each rank and what comes
+  // from it. A gather and a scatter always have them.
+  Counts counts = {}, incoming = {};
 
   DType dtype() const;
-  std::int64_t count() const;  // elements of the whole tensor
+  std::int64_t count() const;  // elements of the whole tensor; of an all_to_all those that this rank gives
+  bool has_counts() const { return !counts.empty(); }
 };
+// "all_to_all_v": with an ending where a rank names its counts.
+std::string name_of(CollectiveKind kind, bool has_counts);
 // "reduce_scatter of 1024 f32 (sum)", for messages.
 std::ostream& operator<<(std::ostream& out, const Collective& collective);
 
@@ -79,6 +91,14 @@ struct Traffic {
   std::int64_t sent() const { return inside_node + between_nodes; }
 };
 
+// One of several messages: x goes to the peer, or comes from it.
+struct PeerMessage {
+  enum Way : unsigned char { to, from };
+  Way way = to;
+  int peer = 0;
+  Tensor x = {};
+};
+
 struct Regroup;  // keel/dist/comm/regroup.h
 
 // A group of ranks as one of them sees it. It and all that were split off from it are for one thread at a time.
@@ -103,10 +123,29 @@ class Communicator {
   Work all_gather(const Tensor& input, const Tensor& output, int subject = 0);
   // The root's x, on every rank.
   Work broadcast(const Tensor& x, int root);
+  // The root's output becomes the sum of all inputs; there it may be the input. Other ranks need no output.
+  Work reduce(const Tensor& input, const Tensor& output, int root, CombineOp op = CombineOp::sum);
+  // All inputs, by rank, in the root's output, in whose place its input may lie. Other ranks need no output. Without
+  // counts every rank brings as many elements.
+  Work gather(const Tensor& input, const Tensor& output, int root, Counts counts = {});
+  // The parts of the root's input, one to each rank; the root's output may lie in its place there. Other ranks need no
+  // input. Without counts every rank gets as many elements.
+  Work scatter(const Tensor& input, const Tensor& output, int root, Counts counts = {});
+  // reduce_scatter and all_gather of parts of any lengths, which lie one behind the other: counts[r] elements are rank
+  // r's. Every rank names the same counts.
+  Work reduce_scatter_v(const Tensor& input, const Tensor& output, Counts counts, CombineOp op = CombineOp::sum,
+                        int subject = 0);
+  Work all_gather_v(const Tensor& input, const Tensor& output, Counts counts, int subject = 0);
   // The i-th of n equal parts of the input goes to rank i; the i-th of the output comes from there.
   Work all_to_all(const Tensor& input, const Tensor& output);
+  // The same with parts of any lengths, which lie one behind the other: sends[i] elements go to rank i, receives[i]
+  // come from there. What a rank sends is what its peer receives; otherwise every rank gets an Error.
+  Work all_to_all_v(const Tensor& input, const Tensor& output, Counts sends, Counts receives);
   Work send(const Tensor& x, int to);
   Work receive(const Tensor& x, int from);
+  // Messages that begin together; the result has finished when all have. Their order matters only between two ranks:
+  // the k-th of one to another meets the k-th that the other receives from it.
+  Work send_and_receive(const std::vector<PeerMessage>& messages);
   // Blocks until every rank has come.
   void barrier();
 

@@ -2,6 +2,7 @@
 #include <optional>
 #include <utility>
 
+#include "keel/dist/comm/collective_table.h"
 #include "keel/dist/comm/operation.h"
 #include "keel/dist/comm/signature.h"
 #include "keel/runtime/error.h"
@@ -20,16 +21,12 @@ std::uint64_t tag_of(Channel channel, std::uint32_t sequence) {
 // they agree.
 constexpr std::size_t kEarly = std::size_t{8} << 10;  // bytes
 
-// Above it the root of a broadcast sends parts that the others exchange.
-constexpr std::int64_t kScatteredBroadcast = std::int64_t{256} << 10;  // bytes
-
 class MessageOperation : public GroupOperation {
  public:
   MessageOperation(std::shared_ptr<Group> group, const Collective& collective)
       : GroupOperation(std::move(group), collective), signatures_(static_cast<std::size_t>(group_->size())) {
     memory_ = std::make_shared<Memory>(Memory{collective_.input, collective_.output});
-    const bool pairwise = collective.kind == CollectiveKind::send || collective.kind == CollectiveKind::receive;
-    pairwise ? offer() : exchange_signatures();
+    traits_of(collective.kind).is_message ? offer() : exchange_signatures();
   }
 
  private:
@@ -65,7 +62,9 @@ class MessageOperation : public GroupOperation {
     swap_signatures(peer, tag_of(sends ? Channel::offer : Channel::reply, sequence),
                     tag_of(sends ? Channel::reply : Channel::offer, sequence));
   }
-  void sign(std::uint32_t sequence) { signatures_[own()] = Signature(sequence, collective_, group_->algorithm_number); }
+  void sign(std::uint32_t sequence) {
+    signatures_[own()] = Signature(sequence, collective_, group_->algorithm_number, group_->rank());
+  }
   void swap_signatures(int peer, std::uint64_t send_tag, std::uint64_t receive_tag) {
     partners_.push_back(peer);
     Transport& transport = *group_->transport;
@@ -123,7 +122,10 @@ class MessageOperation : public GroupOperation {
   bool begin_next_step() {
     if (!std::exchange(has_agreed_, true)) agree();
     else combine_all(schedule_->steps[next_ - 1]);
-    if (next_ == schedule_->steps.size()) return false;
+    if (next_ == schedule_->steps.size()) {
+      finish_mean(*group_->algorithm, collective_, group_->size());
+      return false;
+    }
     const Step& step = schedule_->steps[next_++];
     for (const Transfer& receive : step.receives) {
       const Tensor piece = at(receive.piece);
@@ -160,7 +162,7 @@ class MessageOperation : public GroupOperation {
     if (!found.empty()) throw Error(found, ErrorKind::peer);
   }
   void find_schedule() {
-    schedule_ = group_->schedules.find(*group_, collective_);
+    schedule_ = group_->schedule_of(collective_);
     if (schedule_->scratch != 0)
       memory_->scratch = empty((collective_.output.defined() ? collective_.output : collective_.input).context(),
                                {schedule_->scratch}, collective_.dtype(), Purpose::workspace);
@@ -178,7 +180,7 @@ class MessageOperation : public GroupOperation {
     for (const Piece& term : combination.terms) terms.push_back(at(term));
     const Tensor result = at(combination.result);
     if (terms.size() == 1 && terms.front().raw() == result.raw()) return;
-    kernels::combine({terms, result, collective_.op});
+    kernels::combine({terms, result, op_of(*group_->algorithm, collective_.op)});
   }
 
   std::vector<int> awaited() const override {
@@ -205,35 +207,6 @@ class MessageOperation : public GroupOperation {
 };
 
 }  // namespace
-
-Schedule schedule_of(const Group& group, const Collective& c) {
-  const CollectiveShape shape{
-      .rank = group.rank(), .size = group.size(), .count = c.count(), .node = group.options.nodes};
-  switch (c.kind) {
-    case CollectiveKind::all_reduce: return group.algorithm->all_reduce(shape);
-    case CollectiveKind::reduce_scatter: return group.algorithm->reduce_scatter(shape);
-    case CollectiveKind::all_gather: return group.algorithm->all_gather(shape);
-    case CollectiveKind::all_to_all: return all_to_all(shape);
-    case CollectiveKind::broadcast: {
-      const bool scattered = group.size() > 2 && static_cast<std::int64_t>(c.output.bytes()) > kScatteredBroadcast;
-      return scattered ? broadcast_scattered(shape, c.peer) : broadcast_tree(shape, c.peer);
-    }
-    case CollectiveKind::send: return {{{.sends = {{c.peer, {Place::input, {0, c.count()}}}}}}, 0};
-    case CollectiveKind::receive: return {{{.receives = {{c.peer, {Place::output, {0, c.count()}}}}}}, 0};
-    case CollectiveKind::barrier: break;
-  }
-  return {};
-}
-
-std::shared_ptr<const Schedule> ScheduleCache::find(const Group& group, const Collective& c) {
-  for (const Entry& entry : entries_)
-    if (entry.kind == c.kind && entry.dtype == c.dtype() && entry.count == c.count() && entry.peer == c.peer)
-      return entry.schedule;
-  const Entry made{c.kind, c.dtype(), c.count(), c.peer, std::make_shared<const Schedule>(schedule_of(group, c))};
-  if (entries_.size() < kMost) entries_.push_back(made);
-  else entries_[oldest_++ % kMost] = made;
-  return made.schedule;
-}
 
 std::shared_ptr<GroupOperation> make_message_operation(std::shared_ptr<Group> group, const Collective& collective) {
   return std::make_shared<MessageOperation>(std::move(group), collective);

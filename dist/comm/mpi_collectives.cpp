@@ -1,5 +1,6 @@
 #include "keel/dist/comm/mpi_collectives.h"
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <cstring>
@@ -7,6 +8,7 @@
 #include <mutex>
 #include <thread>
 
+#include "keel/dist/comm/collective_table.h"
 #include "keel/dist/comm/mpi_call.h"
 #include "keel/dist/comm/schedule.h"
 
@@ -29,7 +31,16 @@ MPI_Datatype type_of(DType dtype, bool adds) {
   return MPI_UINT16_T;
 }
 
-MPI_Op op_of(CombineOp op) { return op == CombineOp::sum ? MPI_SUM : op == CombineOp::maximum ? MPI_MAX : MPI_MIN; }
+MPI_Op op_of(CombineOp op) {
+  switch (op) {
+    case CombineOp::maximum: return MPI_MAX;
+    case CombineOp::minimum: return MPI_MIN;
+    case CombineOp::product: return MPI_PROD;
+    case CombineOp::sum:
+    case CombineOp::mean: break;  // the sum is divided behind it
+  }
+  return MPI_SUM;
+}
 
 int count_of(std::int64_t count) {
   if (count > std::numeric_limits<int>::max())
@@ -146,6 +157,7 @@ class MpiCollectives : public Communicator {
     }
     watch_.leave();
     if (c.output.defined()) c.output.mark_written();
+    if (c.op == CombineOp::mean && c.output.defined()) kernels::combine({{&c.output, 1}, c.output, c.op, size_});
     return {};
   }
 
@@ -184,7 +196,9 @@ class MpiCollectives : public Communicator {
   }
 
   void run(const Collective& c) {
-    const bool adds = c.kind == CollectiveKind::all_reduce || c.kind == CollectiveKind::reduce_scatter;
+    const bool adds = traits_of(c.kind).adds;
+    if (adds && c.op == CombineOp::mean && !is_floating(c.dtype()))
+      throw Error(concat("MPI adds ", c.dtype(), " in itself, and has no mean of it"), ErrorKind::unsupported);
     const MPI_Datatype type = type_of(c.dtype(), adds);
     const int count = count_of(c.count());
     void* const from = c.input.defined() ? c.input.raw() : nullptr;
@@ -195,22 +209,70 @@ class MpiCollectives : public Communicator {
                      MPI_Allreduce(from == to ? MPI_IN_PLACE : from, to, count, type, op_of(c.op), comm_));
       case CollectiveKind::reduce_scatter: return reduce_scatter(c, type);
       case CollectiveKind::all_gather: return all_gather(c, type);
+      case CollectiveKind::reduce:
+        return check("MPI_Reduce", MPI_Reduce(rank_ == c.peer && from == to ? MPI_IN_PLACE : from, to, count, type,
+                                              op_of(c.op), c.peer, comm_));
+      case CollectiveKind::gather: return gather(c, type);
+      case CollectiveKind::scatter: return scatter(c, type);
       case CollectiveKind::broadcast: return check("MPI_Bcast", MPI_Bcast(to, count, type, c.peer, comm_));
       case CollectiveKind::all_to_all:
+        if (c.has_counts()) return all_to_all_v(c, type);
         return check("MPI_Alltoall", MPI_Alltoall(from, count / size_, type, to, count / size_, type, comm_));
       default: return check("MPI_Barrier", MPI_Barrier(comm_));
     }
   }
 
-  // Fills counts_ and places_: how many elements each rank's shard has, and where it begins.
-  void cut(std::int64_t count) {
-    counts_.clear();
-    places_.clear();
-    for (int r = 0; r < size_; ++r) {
-      const Span shard = part({0, count}, size_, r);
-      counts_.push_back(static_cast<int>(shard.count()));
-      places_.push_back(static_cast<int>(shard.begin));
+  // How many elements each rank's part has, and where it begins.
+  struct Layout {
+    std::vector<int> counts, places;
+    bool is_equal = true;
+
+    void set(const Cut& cut, int ranks) {
+      counts.clear();
+      places.clear();
+      for (int r = 0; r < ranks; ++r) {
+        counts.push_back(static_cast<int>(cut.of(r).count()));
+        places.push_back(static_cast<int>(cut.of(r).begin));
+      }
+      is_equal = std::count(counts.begin(), counts.end(), counts.front()) == ranks;
     }
+  };
+
+  void all_to_all_v(const Collective& c, MPI_Datatype type) {
+    count_of(c.output.numel());
+    layout_.set(Cut(0, size_, c.counts), size_);
+    incoming_.set(Cut(0, size_, c.incoming), size_);
+    check("MPI_Alltoallv",
+          MPI_Alltoallv(c.input.raw(), layout_.counts.data(), layout_.places.data(), type, c.output.raw(),
+                        incoming_.counts.data(), incoming_.places.data(), type, comm_));
+  }
+
+  // Where the rank's own part lies in a tensor of all.
+  std::byte* own_place(const Tensor& whole) const {
+    return whole.raw() +
+           static_cast<std::size_t>(layout_.places[static_cast<std::size_t>(rank_)]) * size_of(whole.dtype());
+  }
+  void gather(const Collective& c, MPI_Datatype type) {
+    layout_.set(Cut(0, size_, c.counts), size_);
+    const bool is_root = rank_ == c.peer;
+    void* const to = is_root ? c.output.raw() : nullptr;
+    const void* const from = is_root && c.input.raw() == own_place(c.output) ? MPI_IN_PLACE : c.input.raw();
+    const auto count = static_cast<int>(c.input.numel());
+    if (layout_.is_equal) check("MPI_Gather", MPI_Gather(from, count, type, to, count, type, c.peer, comm_));
+    else
+      check("MPI_Gatherv",
+            MPI_Gatherv(from, count, type, to, layout_.counts.data(), layout_.places.data(), type, c.peer, comm_));
+  }
+  void scatter(const Collective& c, MPI_Datatype type) {
+    layout_.set(Cut(0, size_, c.counts), size_);
+    const bool is_root = rank_ == c.peer;
+    const void* const from = is_root ? c.input.raw() : nullptr;
+    void* const to = is_root && c.output.raw() == own_place(c.input) ? MPI_IN_PLACE : c.output.raw();
+    const auto count = static_cast<int>(c.output.numel());
+    if (layout_.is_equal) check("MPI_Scatter", MPI_Scatter(from, count, type, to, count, type, c.peer, comm_));
+    else
+      check("MPI_Scatterv",
+            MPI_Scatterv(from, layout_.counts.data(), layout_.places.data(), type, to, count, type, c.peer, comm_));
   }
 
   // MPI forbids a result that lies in what was given, and its own way in place writes to the beginning.
@@ -222,28 +284,26 @@ class MpiCollectives : public Communicator {
       scratch_.resize(c.output.bytes());
       to = scratch_.data();
     }
-    if (c.input.numel() % size_ == 0) {
+    layout_.set(Cut(c.input.numel(), size_, c.counts), size_);
+    if (layout_.is_equal) {
       check("MPI_Reduce_scatter_block",
             MPI_Reduce_scatter_block(given, to, static_cast<int>(c.output.numel()), type, op_of(c.op), comm_));
     } else {
-      cut(c.input.numel());
-      check("MPI_Reduce_scatter", MPI_Reduce_scatter(given, to, counts_.data(), type, op_of(c.op), comm_));
+      check("MPI_Reduce_scatter", MPI_Reduce_scatter(given, to, layout_.counts.data(), type, op_of(c.op), comm_));
     }
     if (overlaps && !scratch_.empty()) std::memcpy(c.output.raw(), scratch_.data(), scratch_.size());
   }
 
   void all_gather(const Collective& c, MPI_Datatype type) {
-    const Span own = part({0, c.output.numel()}, size_, rank_);
-    std::byte* const place = c.output.raw() + static_cast<std::size_t>(own.begin) * size_of(c.dtype());
-    const void* const from = c.input.raw() == place ? MPI_IN_PLACE : c.input.raw();
-    const int count = static_cast<int>(own.count());
-    if (c.output.numel() % size_ == 0) {
+    layout_.set(Cut(c.output.numel(), size_, c.counts), size_);
+    const void* const from = c.input.raw() == own_place(c.output) ? MPI_IN_PLACE : c.input.raw();
+    const auto count = static_cast<int>(c.input.numel());
+    if (layout_.is_equal) {
       check("MPI_Allgather", MPI_Allgather(from, count, type, c.output.raw(), count, type, comm_));
       return;
     }
-    cut(c.output.numel());
     check("MPI_Allgatherv",
-          MPI_Allgatherv(from, count, type, c.output.raw(), counts_.data(), places_.data(), type, comm_));
+          MPI_Allgatherv(from, count, type, c.output.raw(), layout_.counts.data(), layout_.places.data(), type, comm_));
   }
 
   MPI_Comm comm_;
@@ -253,7 +313,7 @@ class MpiCollectives : public Communicator {
   Traffic traffic_;
   bool failed_ = false;
   std::string reason_;
-  std::vector<int> counts_, places_;
+  Layout layout_, incoming_;
   std::vector<std::byte> scratch_;
   Watch watch_;
 };

@@ -1,13 +1,14 @@
 #include "keel/dist/comm/nccl_communicator.h"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 
+#include "keel/dist/comm/collective_schedule.h"
+#include "keel/dist/comm/collective_table.h"
 #include "keel/dist/comm/cuda/launch_order.h"
 #include "keel/dist/comm/cuda/nccl_collectives.h"
 #include "keel/dist/comm/cuda/nccl_group.h"
-#include "keel/dist/comm/signature.h"
+#include "keel/dist/comm/history.h"
 #include "keel/runtime/device_api.h"
 
 namespace keel {
@@ -125,7 +126,6 @@ bool is_of_hosts(const Collective& collective) {
   const auto on_host = [](const Tensor& x) { return !x.defined() || x.device().type == DeviceType::cpu; };
   return on_host(collective.input) && on_host(collective.output);
 }
-bool is_message(CollectiveKind kind) { return kind == CollectiveKind::send || kind == CollectiveKind::receive; }
 
 class NcclCommunicator : public Communicator {
  public:
@@ -171,7 +171,7 @@ class NcclCommunicator : public Communicator {
       throw Error(concat(asked, ": collectives are not recorded in graphs"), ErrorKind::unsupported);
     group_->check();
     ++traffic_.collectives;
-    if (is_message(collective.kind)) return begin_message(collective);
+    if (traits_of(collective.kind).is_message) return begin_message(collective);
     queue_messages();
     const std::string what = describe(collective);
     agree(collective, what);
@@ -219,8 +219,9 @@ class NcclCommunicator : public Communicator {
  private:
   const NcclOptions& options() const { return group_->options(); }
   bool is_fast() const { return options().order == ReduceOrder::fast; }
-  CollectiveShape shape_of(const Collective& collective) const {
-    return {.rank = rank(), .size = size(), .count = collective.count(), .node = nodes()};
+  CollectiveShape shape_of(const Collective& collective) const { return keel::shape_of(collective, rank(), nodes()); }
+  Schedule schedule_of(const Collective& collective) const {
+    return keel::schedule_of(algorithm_, collective, rank(), nodes());
   }
   std::string place() const {
     return concat(" (collective number ", sequence_, activity_.empty() ? "" : ", ", activity_, ')');
@@ -252,21 +253,27 @@ class NcclCommunicator : public Communicator {
     const CollectiveShape shape = shape_of(c);
     switch (c.kind) {
       case CollectiveKind::all_reduce:
-        if (is_fast()) cuda::queue_all_reduce(own, c);
+        if (nccl_adds(c)) cuda::queue_all_reduce(own, c);
         else if (algorithm_.name == "direct") return queue_direct_all_reduce(own, c);
-        else return run(own, algorithm_.all_reduce(shape), c);
+        else return run(own, schedule_of(c), c);
         break;
       case CollectiveKind::reduce_scatter:
-        if (!is_fast()) return run(own, algorithm_.reduce_scatter(shape), c);
+        if (!nccl_adds(c)) return run(own, schedule_of(c), c);
         cuda::queue_reduce_scatter(own, c);
         break;
-      case CollectiveKind::all_gather: cuda::queue_all_gather(own, c.input, c.output); break;
+      case CollectiveKind::reduce:
+        if (!nccl_adds(c)) return run(own, schedule_of(c), c);
+        cuda::queue_reduce(own, c);
+        break;
+      case CollectiveKind::all_gather: cuda::queue_all_gather(own, c.input, c.output, c.counts); break;
       case CollectiveKind::broadcast: cuda::queue_broadcast(own, c.output, c.peer); break;
-      case CollectiveKind::all_to_all: return run(own, keel::all_to_all(shape), c);
-      default: break;
+      default: return run(own, schedule_of(c), c);
     }
+    if (c.op == CombineOp::mean && c.output.defined()) kernels::combine({{&c.output, 1}, c.output, c.op, size()});
     count_passed_on(shape, c.kind, c);
   }
+  // NCCL would add whole numbers in their dtype, in which the sum of a mean may not fit.
+  bool nccl_adds(const Collective& c) const { return is_fast() && (c.op != CombineOp::mean || is_floating(c.dtype())); }
   // The shards to their owners, who add them; then NCCL's all-gather, which knows the machine better than a list of
   // messages does.
   void queue_direct_all_reduce(const NcclRank& own, const Collective& c) {
@@ -279,7 +286,8 @@ class NcclCommunicator : public Communicator {
     count_passed_on(shape, CollectiveKind::all_gather, c);
   }
   void run(const NcclRank& own, const Schedule& schedule, const Collective& c) {
-    cuda::queue_schedule(own, schedule, c);
+    cuda::queue_schedule(own, schedule, c, op_of(algorithm_, c.op));
+    finish_mean(algorithm_, c, size());
     for (const Step& step : schedule.steps)
       for (const Transfer& send : step.sends) count(send.peer, send.piece.span.count(), c.dtype());
   }
@@ -293,41 +301,27 @@ class NcclCommunicator : public Communicator {
     count((rank() + 1) % size(), cuda::elements_passed_on(shape, kind, c.peer), c.dtype());
   }
 
-  // At every k-th collective: what this rank asks for now, and a digest of what it has asked for since the last time.
+  // Compares what ranks have asked for, at every k-th collective.
   void agree(const Collective& collective, const std::string& what) {
+    using Told = CollectiveHistory::Told;
     if (options().check_every == 0) return;
-    const Signature own(sequence_, collective, algorithm_number_);
-    std::array<std::int64_t, 3> words = {};
-    std::memcpy(words.data(), &own, sizeof own);
-    for (const int i : {0, 1})
-      digest_ = (digest_ ^ static_cast<std::uint64_t>(words[static_cast<std::size_t>(i)])) * kPrime;
+    const Told own = history_.add(Signature(sequence_, collective, algorithm_number_, rank()));
     if ((sequence_ + 1) % static_cast<std::uint32_t>(options().check_every) != 0) return;
-    words[2] = static_cast<std::int64_t>(digest_);
-    const Tensor mine = from_values<std::int64_t>(host_, std::span<const std::int64_t>(words), {3});
-    const Tensor all = empty(host_, {3 * size()}, DType::i64, Purpose::workspace);
+    const Tensor all = empty(host_, {static_cast<std::int64_t>(sizeof own) * size()}, DType::u8, Purpose::workspace);
+    const auto* const bytes = reinterpret_cast<const std::uint8_t*>(&own);
+    const Tensor mine = from_values<std::uint8_t>(host_, std::span(bytes, sizeof own), {all.numel() / size()});
     group_->ask_control([&](Communicator& control) {
       control.set_activity("before " + what);
       control.all_gather(mine, all).wait();
       control.set_activity(activity_);
     });
-    compare(all.to_vector<std::int64_t>(), what);
-  }
-  void compare(const std::vector<std::int64_t>& told, const std::string& what) {
-    std::vector<Signature> asked(static_cast<std::size_t>(size()));
-    bool same_history = true;
-    for (std::size_t r = 0; r < asked.size(); ++r) {
-      std::memcpy(static_cast<void*>(&asked[r]), &told[3 * r], sizeof(Signature));
-      same_history = same_history && told[3 * r + 2] == told[2];
-    }
-    std::string found = difference(asked);
-    if (found.empty() && !same_history)
-      found = concat("ranks asked for different collectives before ", what, "; check_every 1 names the first");
+    std::vector<Told> told(static_cast<std::size_t>(size()));
+    std::memcpy(static_cast<void*>(told.data()), all.raw(), all.bytes());
+    const std::string found = difference(told, what);
     if (found.empty()) return;
     group_->fail(found);
     throw Error(found, ErrorKind::peer);
   }
-
-  static constexpr std::uint64_t kPrime = 0x100000001b3;  // of FNV-1a
 
   std::shared_ptr<NcclGroup> group_;
   Context host_;
@@ -337,7 +331,7 @@ class NcclCommunicator : public Communicator {
   std::string activity_;
   Traffic traffic_;
   std::uint32_t sequence_ = 0;
-  std::uint64_t digest_ = 0xcbf29ce484222325;
+  CollectiveHistory history_;
 };
 
 // The same for all ranks, from rank 0.

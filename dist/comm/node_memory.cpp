@@ -14,6 +14,17 @@ static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::atomic<std
 NodeMemory::NodeMemory(SharedAreas shared, int rank)
     : shared_(std::move(shared)), rank_(rank), missed_since_(shared_.areas.size()) {}
 
+std::size_t NodeMemory::bytes_of_area(int ranks) {
+  return sizeof(NodeArea) + NodeArea::kSlots * (static_cast<std::size_t>(ranks) + 2) * sizeof(std::int64_t);
+}
+
+std::span<std::int64_t> NodeMemory::table(int rank, std::uint64_t slot) const {
+  const std::size_t length = static_cast<std::size_t>(size()) + 2;
+  auto* const tables =
+      reinterpret_cast<std::int64_t*>(shared_.areas[static_cast<std::size_t>(rank)] + sizeof(NodeArea));
+  return {tables + slot * length, length};
+}
+
 bool NodeMemory::all_have(Counter counter, std::uint64_t value) {
   for (int r = 0; r < size(); ++r) {
     if (r == rank_ || (area(r).*counter).load(std::memory_order_acquire) >= value) continue;

@@ -5,14 +5,15 @@
 #include <atomic>
 #include <chrono>
 #include <mutex>
+#include <span>
 
 #include "keel/dist/comm/signature.h"
 #include "keel/dist/comm/transport.h"
 
 namespace keel {
 
-// A rank's area. Only that rank writes it, but for `visitors`. Counters only grow; what a counter counts was written
-// before the counter.
+// A rank's area, and behind it the tables of its slots. Only that rank writes it, but for `visitors`. Counters only
+// grow; what a counter counts was written before the counter.
 struct NodeArea {
   static constexpr std::uint64_t kSlots = 16;   // collectives that are asked for ahead of the slowest rank
   static constexpr std::size_t kSmall = 2'048;  // bytes of a tensor that travels with its signature
@@ -53,6 +54,11 @@ class NodeMemory {
   int rank() const { return rank_; }
   NodeArea& area(int rank) const { return *reinterpret_cast<NodeArea*>(shared_.areas[static_cast<std::size_t>(rank)]); }
   NodeArea& own() const { return area(rank_); }
+  // Bytes of each rank's area, the tables included.
+  static std::size_t bytes_of_area(int ranks);
+  // What a rank's slot says of the parts of an all_to_all_v: where those for each rank begin, the end of the last, and
+  // the length of the longest.
+  std::span<std::int64_t> table(int rank, std::uint64_t slot) const;
 
   // Whether the counter of every other rank is at `value` at least. Throws where a rank that is behind has left.
   bool all_have(Counter counter, std::uint64_t value);

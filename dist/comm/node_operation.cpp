@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "keel/dist/comm/node_memory.h"
+#include "keel/dist/comm/parts.h"
 #include "keel/kernels/combine_spans.h"
 #include "keel/runtime/error.h"
 #include "keel/runtime/parallel.h"
@@ -28,10 +29,12 @@ class NodeOperation : public GroupOperation {
         memory_(*group_->memory),
         dtype_(collective.dtype()),
         element_(size_of(dtype_)),
-        whole_{0, collective.count()},
+        adds_(traits_of(collective.kind).adds),
+        parts_(collective, group_->rank(), group_->size()),
         input_(collective_.input.defined() ? collective_.input.raw() : nullptr),
         output_(collective_.output.defined() ? collective_.output.raw() : nullptr),
-        index_(memory_.collectives++) {
+        index_(memory_.collectives++),
+        is_small_(bytes(parts_.whole().count()) <= NodeArea::kSmall) {
     number_ = group_->sequence++;
     group_->traffic.control += static_cast<std::int64_t>(sizeof(Signature)) * (n() - 1);
   }
@@ -39,12 +42,13 @@ class NodeOperation : public GroupOperation {
  private:
   int n() const { return memory_.size(); }
   int rank() const { return memory_.rank(); }
-  Span shard(int r) const { return part(whole_, n(), r); }
-  Span own_shard() const { return shard(rank()); }
+  Span own_shard() const { return parts_.shard(rank()); }
   std::size_t bytes(std::int64_t count) const { return static_cast<std::size_t>(count) * element_; }
-  bool is_small() const { return bytes(whole_.count()) <= NodeArea::kSmall; }
   NodeArea::Slot& slot(int r) const { return memory_.area(r).slots[index_ % NodeArea::kSlots]; }
-  const Context& context() const { return collective_.output.context(); }
+  std::span<std::int64_t> table(int r) const { return memory_.table(r, index_ % NodeArea::kSlots); }
+  const Context& context() const {
+    return (collective_.output.defined() ? collective_.output : collective_.input).context();
+  }
 
   bool proceed() override {
     if (phase_ == Phase::asking && !ask()) return false;
@@ -53,7 +57,7 @@ class NodeOperation : public GroupOperation {
     if (memory_.finished != index_) return false;
     if (phase_ == Phase::waiting) plan();
     phase_ = Phase::working;
-    const bool is_through = is_small() ? work_small() : sees_all_ ? work_directly() : work_in_rounds();
+    const bool is_through = is_small_ ? work_small() : sees_all_ ? work_directly() : work_in_rounds();
     if (!is_through) return false;
     ++memory_.finished;
     return true;
@@ -85,32 +89,37 @@ class NodeOperation : public GroupOperation {
       if (memory_.finished < before || !all_have(&NodeArea::done, before)) return false;
     }
     NodeArea::Slot& mine = slot(rank());
-    mine.signature = Signature(number_, collective_, group_->algorithm_number);
-    if (!is_small()) {
+    mine.signature = Signature(number_, collective_, group_->algorithm_number, rank());
+    if (!is_small_ || parts_.are_by_pairs()) {
       mine.input = memory_.place_of(input_);
       mine.output = memory_.place_of(output_);
     }
-    if (is_small()) show_small(mine.data);
+    if (parts_.are_by_pairs()) tell_parts(table(rank()));
+    if (is_small_ && parts_.gives(rank()) && collective_.input.bytes() != 0)
+      std::memcpy(mine.data, input_, collective_.input.bytes());
     publish(&NodeArea::asked, index_ + 1);
     phase_ = Phase::agreeing;
     return true;
   }
-  void show_small(std::byte* to) const {
-    if (collective_.kind == CollectiveKind::barrier) return;
-    if (collective_.kind == CollectiveKind::broadcast && collective_.peer != rank()) return;
-    const bool is_root = collective_.kind == CollectiveKind::broadcast;
-    const std::size_t size = (is_root ? collective_.output : collective_.input).bytes();
-    if (size != 0) std::memcpy(to, is_root ? output_ : input_, size);
+  void tell_parts(std::span<std::int64_t> table) const {
+    for (int r = 0; r < n(); ++r) table[static_cast<std::size_t>(r)] = parts_.shard(r).begin;
+    table[static_cast<std::size_t>(n())] = parts_.whole().count();
+    table[static_cast<std::size_t>(n()) + 1] = parts_.longest();
+  }
+  // The largest of an entry in the tables of all ranks.
+  std::int64_t largest(int entry) const {
+    std::int64_t largest = 0;
+    for (int r = 0; r < n(); ++r) largest = std::max(largest, table(r)[static_cast<std::size_t>(entry)]);
+    return largest;
   }
 
   bool agree() {
     if (!all_have(&NodeArea::asked, index_ + 1)) return false;
     if (memory_.any_has_closed()) return hear_why();
-    const Signature& mine = slot(rank()).signature;
-    for (int r = 0; r < n(); ++r)
-      if (!(slot(r).signature == mine)) disagree();
+    if (!is_one_collective(n(), [&](int r) -> const Signature& { return slot(r).signature; })) disagree();
     count_traffic();
-    sees_all_ = !is_small() && sees_all();
+    if (parts_.are_by_pairs()) is_small_ = bytes(largest(n())) <= NodeArea::kSmall;
+    sees_all_ = !is_small_ && sees_all();
     phase_ = Phase::waiting;
     return true;
   }
@@ -122,61 +131,55 @@ class NodeOperation : public GroupOperation {
 
   // What the algorithm of messages would send.
   void count_traffic() const {
-    const std::int64_t others = n() - 1, own = own_shard().count(), rest = whole_.count() - own;
     const auto elements = [&]() -> std::int64_t {
-      switch (collective_.kind) {
-        case CollectiveKind::all_reduce: return rest + own * others;
-        case CollectiveKind::reduce_scatter:
-        case CollectiveKind::all_to_all: return rest;
-        case CollectiveKind::all_gather: return own * others;
-        case CollectiveKind::broadcast: return group_->schedules.find(*group_, collective_)->elements_sent();
-        default: return 0;
-      }
+      if (traits_of(collective_.kind).has_root) return group_->schedule_of(collective_)->elements_sent();
+      std::int64_t sent = 0;
+      for (int r = 0; r < n(); ++r)
+        if (r != rank()) sent += parts_.given(rank(), r).count();
+      return collective_.kind == CollectiveKind::all_reduce ? sent + own_shard().count() * (n() - 1) : sent;
     };
     group_->traffic.inside_node += elements() * static_cast<std::int64_t>(element_);
   }
 
-  // Where the numbers lie that a rank brings: all, or its shard alone.
+  // Every rank brings all that it gives; whoever gets a sum adds it alone.
   bool work_small() {
-    const auto copy = [&](int r, std::int64_t from, Span to) {
-      std::memcpy(output_ + bytes(to.begin), slot(r).data + bytes(from), bytes(to.count()));
-    };
-    const auto add = [&](Span span) {
+    if (adds_ && parts_.gets(rank())) {
+      const Span span = collective_.kind == CollectiveKind::reduce_scatter ? own_shard() : parts_.whole();
       memory_.terms.clear();
       for (int r = 0; r < n(); ++r) memory_.terms.push_back(slot(r).data + bytes(span.begin));
-      combine_spans({dtype_, dtype_, collective_.op}, memory_.terms, {&output_, 1}, 0, span.count());
-    };
-    const auto each = [&](auto&& f) {
-      for (int r = 0; r < n(); ++r) f(r);
-    };
-    if (whole_.count() != 0) {
-      switch (collective_.kind) {
-        case CollectiveKind::all_reduce: add(whole_); break;
-        case CollectiveKind::reduce_scatter: add(own_shard()); break;
-        case CollectiveKind::all_gather: each([&](int r) { copy(r, 0, shard(r)); }); break;
-        case CollectiveKind::all_to_all: each([&](int r) { copy(r, own_shard().begin, shard(r)); }); break;
-        case CollectiveKind::broadcast:
-          if (collective_.peer != rank()) copy(collective_.peer, 0, whole_);
-          break;
-        default: break;
-      }
+      if (span.count() != 0)
+        combine_spans({dtype_, dtype_, collective_.op}, memory_.terms, {&output_, 1}, 0, span.count());
+    }
+    for (int r = 0; r < n() && !adds_; ++r) {
+      const Span span = given_here(r);
+      if (span.count() == 0 || (parts_.root_gives() && r == rank() && !parts_.differ())) continue;
+      std::memcpy(output_ + bytes(parts_.gotten(r).begin), slot(r).data + bytes(span.begin), bytes(span.count()));
     }
     publish(&NodeArea::done, index_ + 1);
     return true;
   }
+  // Of the input of that rank, what comes here.
+  Span given_here(int from) const {
+    const Span span = parts_.given(from, rank());
+    if (!parts_.are_by_pairs()) return span;
+    const std::int64_t begin = table(from)[static_cast<std::size_t>(rank())];
+    return {begin, begin + span.count()};
+  }
 
-  // A window that all name is one that all have: a rank's part of another may have gone.
+  // A window that all name is one that all have: a rank's part of another may have gone. So what the root alone gives
+  // or gets is seen in one address space alone; a broadcast has its tensor everywhere.
   bool sees_all() const {
-    const auto is_common = [&](NodeArea::Place NodeArea::Slot::*place) {
+    const auto is_common = [&](NodeArea::Place NodeArea::Slot::*place, bool of_root_alone) {
+      if (of_root_alone) return (slot(collective_.peer).*place).window == NodeArea::Place::kAddress;
       const std::uint32_t window = (slot(rank()).*place).window;
       if (window == NodeArea::Place::kPrivate) return false;
       for (int r = 0; r < n(); ++r)
         if ((slot(r).*place).window != window) return false;
       return true;
     };
-    const bool reads = collective_.kind != CollectiveKind::broadcast,
-               writes = collective_.kind == CollectiveKind::all_reduce;
-    return (!reads || is_common(&NodeArea::Slot::input)) && ((reads && !writes) || is_common(&NodeArea::Slot::output));
+    const bool writes = adds_ && collective_.kind != CollectiveKind::reduce_scatter;
+    return is_common(&NodeArea::Slot::input, parts_.root_gives() && parts_.differ()) &&
+           (!writes || is_common(&NodeArea::Slot::output, parts_.root_gets()));
   }
   std::byte* input_of(int r) const { return memory_.find(r, slot(r).input); }
   std::byte* output_of(int r) const { return memory_.find(r, slot(r).output); }
@@ -193,44 +196,37 @@ class NodeOperation : public GroupOperation {
     return all_have(&NodeArea::done, index_ + 1);
   }
   void visit_all() {
-    switch (collective_.kind) {
-      case CollectiveKind::all_reduce:
-        memory_.results.clear();
-        for (int r = 0; r < n(); ++r) memory_.results.push_back(output_of(r) + bytes(own_shard().begin));
-        return add_inputs();
-      case CollectiveKind::reduce_scatter: memory_.results.assign(1, output_); return add_inputs();
-      case CollectiveKind::all_gather:
-        for (int i = 0; i < n(); ++i) {
-          const int r = (rank() + i) % n();
-          copy(input_of(r), output_ + bytes(shard(r).begin), shard(r).count());
-        }
-        return;
-      case CollectiveKind::all_to_all:
-        for (int i = 0; i < n(); ++i) {
-          const int r = (rank() + i) % n();
-          copy(input_of(r) + bytes(own_shard().begin), output_ + bytes(shard(r).begin), shard(r).count());
-        }
-        return;
-      case CollectiveKind::broadcast: return copy(output_of(collective_.peer), output_, whole_.count());
-      default: return;
+    if (adds_) {
+      memory_.terms.clear();
+      memory_.results.clear();
+      for (int r = 0; r < n(); ++r) memory_.terms.push_back(input_of(r) + bytes(own_shard().begin));
+      for (int r = 0; r < n(); ++r) {
+        if (collective_.kind == CollectiveKind::reduce_scatter ? r != rank() : !parts_.gets(r)) continue;
+        memory_.results.push_back(r == rank() ? result_of_sum(0) : output_of(r) + bytes(own_shard().begin));
+      }
+      return add(own_shard().count());
+    }
+    for (int i = 0; i < n(); ++i) {
+      const int r = (rank() + i) % n();
+      const Span span = given_here(r);
+      if (span.count() != 0)
+        copy(input_of(r) + bytes(span.begin), output_ + bytes(parts_.gotten(r).begin), span.count());
     }
   }
-  void add_inputs() const {
-    memory_.terms.clear();
-    for (int r = 0; r < n(); ++r) memory_.terms.push_back(input_of(r) + bytes(own_shard().begin));
-    add(own_shard().count());
+  // Where in the output the sums lie that this rank adds, from an element of its shard on.
+  std::byte* result_of_sum(std::int64_t element) const {
+    const bool is_alone = collective_.kind == CollectiveKind::reduce_scatter;
+    return output_ + bytes((is_alone ? 0 : own_shard().begin) + element);
   }
 
   // A round shows the next piece of each shard. Everything that can be done is done, so that no rank waits for another
   // one while there is a round to show or to add.
   void plan() {
-    if (is_small() || sees_all_) return;
-    const bool has_parts =
-        collective_.kind != CollectiveKind::all_gather && collective_.kind != CollectiveKind::broadcast;
+    if (is_small_ || sees_all_) return;
     const std::int64_t room = static_cast<std::int64_t>(NodeArea::kBuffer / element_),
                        line = 64 / static_cast<std::int64_t>(element_);
-    piece_ = has_parts ? std::max<std::int64_t>(room / n() / line * line, 1) : room;
-    const std::int64_t longest = collective_.kind == CollectiveKind::broadcast ? whole_.count() : shard(0).count();
+    piece_ = parts_.differ() ? std::max<std::int64_t>(room / n() / line * line, 1) : room;
+    const std::int64_t longest = parts_.are_by_pairs() ? largest(n() + 1) : parts_.longest();
     rounds_ = static_cast<std::uint64_t>((longest + piece_ - 1) / piece_);
     first_ = memory_.rounds;
     memory_.rounds += rounds_;
@@ -249,8 +245,7 @@ class NodeOperation : public GroupOperation {
         publish(&NodeArea::added, first_ + ++to_add_);
         moves = true;
       }
-      if (to_take_ < to_add_ &&
-          (collective_.kind != CollectiveKind::all_reduce || all_have(&NodeArea::added, first_ + to_take_ + 1))) {
+      if (to_take_ < to_add_ && (!takes_sums() || all_have(&NodeArea::added, first_ + to_take_ + 1))) {
         take(to_take_);
         publish(&NodeArea::taken, first_ + ++to_take_);
         moves = true;
@@ -261,76 +256,54 @@ class NodeOperation : public GroupOperation {
     return true;
   }
   std::byte* buffer(int r, std::uint64_t round) const { return memory_.area(r).buffers[(first_ + round) % 2]; }
-  // The piece of a shard that a round shows.
-  Span piece(Span shard, std::uint64_t round) const {
-    const std::int64_t begin = std::min(shard.begin + static_cast<std::int64_t>(round) * piece_, shard.end);
-    return {begin, std::min(begin + piece_, shard.end)};
+  // The piece of a part that a round shows.
+  Span piece(Span part, std::uint64_t round) const {
+    const std::int64_t begin = std::min(part.begin + static_cast<std::int64_t>(round) * piece_, part.end);
+    return {begin, std::min(begin + piece_, part.end)};
   }
   std::byte* place(int r, std::uint64_t round, int owner) const { return buffer(r, round) + bytes(owner * piece_); }
+  // Whether it gets sums that other ranks have added.
+  bool takes_sums() const { return adds_ && collective_.kind != CollectiveKind::reduce_scatter && parts_.gets(rank()); }
 
   void show(std::uint64_t round) const {
-    switch (collective_.kind) {
-      case CollectiveKind::all_reduce:
-      case CollectiveKind::reduce_scatter:
-      case CollectiveKind::all_to_all:
-        for (int i = 1; i < n(); ++i) {
-          const int r = (rank() + i) % n();
-          const Span span = piece(shard(r), round);
-          copy(input_ + bytes(span.begin), place(rank(), round, r), span.count());
-        }
-        return;
-      case CollectiveKind::all_gather: {
-        const Span span = piece({0, own_shard().count()}, round);
-        return copy(input_ + bytes(span.begin), buffer(rank(), round), span.count());
-      }
-      case CollectiveKind::broadcast: {
-        const Span span = piece(whole_, round);
-        if (collective_.peer == rank()) copy(output_ + bytes(span.begin), buffer(rank(), round), span.count());
-        return;
-      }
-      default: return;
+    if (!parts_.gives(rank())) return;
+    if (!parts_.differ()) {
+      const Span span = piece({0, collective_.input.numel()}, round);
+      return copy(input_ + bytes(span.begin), buffer(rank(), round), span.count());
+    }
+    for (int i = 1; i < n(); ++i) {
+      const int r = (rank() + i) % n();
+      const Span span = piece(parts_.given(rank(), r), round);
+      copy(input_ + bytes(span.begin), place(rank(), round, r), span.count());
     }
   }
   void add_round(std::uint64_t round) const {
-    const bool scatters = collective_.kind == CollectiveKind::reduce_scatter;
-    if (!scatters && collective_.kind != CollectiveKind::all_reduce) return;
+    if (!adds_) return;
     const Span span = piece(own_shard(), round);
     memory_.terms.clear();
+    memory_.results.clear();
     for (int r = 0; r < n(); ++r)
       memory_.terms.push_back(r == rank() ? input_ + bytes(span.begin) : place(r, round, rank()));
-    memory_.results.assign(1, output_ + bytes(scatters ? span.begin - own_shard().begin : span.begin));
-    if (!scatters) memory_.results.push_back(place(rank(), round, rank()));
+    if (parts_.gets(rank())) memory_.results.push_back(result_of_sum(span.begin - own_shard().begin));
+    if (collective_.kind != CollectiveKind::reduce_scatter) memory_.results.push_back(place(rank(), round, rank()));
     add(span.count());
   }
   void take(std::uint64_t round) const {
-    const auto take_from = [&](Span span, const std::byte* from) {
-      copy(from, output_ + bytes(span.begin), span.count());
-    };
-    switch (collective_.kind) {
-      case CollectiveKind::all_reduce:
-        for (int i = 1; i < n(); ++i) {
-          const int r = (rank() + i) % n();
-          take_from(piece(shard(r), round), place(r, round, r));
-        }
-        return;
-      case CollectiveKind::all_gather:
-        for (int i = 0; i < n(); ++i) {
-          const int r = (rank() + i) % n();
-          take_from(piece(shard(r), round),
-                    r == rank() ? input_ + bytes(piece({0, own_shard().count()}, round).begin) : buffer(r, round));
-        }
-        return;
-      case CollectiveKind::all_to_all:
-        for (int i = 0; i < n(); ++i) {
-          const int r = (rank() + i) % n();
-          take_from(piece(shard(r), round),
-                    r == rank() ? input_ + bytes(piece(shard(r), round).begin) : place(r, round, rank()));
-        }
-        return;
-      case CollectiveKind::broadcast:
-        if (collective_.peer != rank()) take_from(piece(whole_, round), buffer(collective_.peer, round));
-        return;
-      default: return;
+    if (adds_) {
+      for (int i = 1; takes_sums() && i < n(); ++i) {
+        const int r = (rank() + i) % n();
+        const Span span = piece(parts_.shard(r), round);
+        copy(place(r, round, r), output_ + bytes(span.begin), span.count());
+      }
+      return;
+    }
+    for (int i = 0; i < n(); ++i) {
+      const int r = (rank() + i) % n();
+      const Span given = parts_.given(r, rank()), span = piece(given, round);
+      const std::byte* const from = r == rank()       ? input_ + bytes(span.begin)
+                                    : parts_.differ() ? place(r, round, rank())
+                                                      : buffer(r, round);
+      copy(from, output_ + bytes(parts_.gotten(r).begin + span.begin - given.begin), span.count());
     }
   }
 
@@ -361,10 +334,12 @@ class NodeOperation : public GroupOperation {
   NodeMemory& memory_;
   DType dtype_;
   std::size_t element_;
-  Span whole_;
+  bool adds_;
+  Parts parts_;
   const std::byte* input_;
   std::byte* output_;
   std::uint64_t index_;  // among the group's collectives
+  bool is_small_;        // of an all_to_all_v, until ranks agree: what this rank gives
   Phase phase_ = Phase::asking;
   bool sees_all_ = false, worked_ = false;
   unsigned looks_ = 0;

@@ -5,7 +5,7 @@
 #include <exception>
 #include <vector>
 
-#include "keel/dist/comm/algorithms.h"
+#include "keel/dist/comm/collective_schedule.h"
 #include "keel/dist/comm/transport_communicator.h"
 #include "keel/runtime/error.h"
 
@@ -31,24 +31,6 @@ class Progress {
   std::vector<Group*> groups_;
 };
 
-// Schedules of the latest collectives, since the steps of a training ask for the same ones again and again.
-class ScheduleCache {
- public:
-  std::shared_ptr<const Schedule> find(const Group& group, const Collective& collective);
-
- private:
-  static constexpr std::size_t kMost = 64;
-  struct Entry {
-    CollectiveKind kind;
-    DType dtype;
-    std::int64_t count;
-    int peer;
-    std::shared_ptr<const Schedule> schedule;
-  };
-  std::vector<Entry> entries_;
-  std::size_t oldest_ = 0;
-};
-
 // A group of ranks as one of them sees it. A communicator that is destroyed abandons the active collectives and takes
 // the transport with it.
 struct Group {
@@ -70,6 +52,10 @@ struct Group {
 
   int rank() const { return transport->rank(); }
   int size() const { return transport->size(); }
+  // By which messages would do the collective.
+  std::shared_ptr<const Schedule> schedule_of(const Collective& collective) {
+    return schedules.find(*algorithm, collective, rank(), options.nodes);
+  }
   // But for one, which advances itself. Throws what the first operation that fails throws.
   void advance_all(const GroupOperation* but = nullptr);
   void fail(const std::string& reason) noexcept;
@@ -128,7 +114,5 @@ class GroupOperation : public Operation {
 
 // Runs a schedule by messages: first it exchanges signatures with everyone who takes part, then it goes step by step.
 std::shared_ptr<GroupOperation> make_message_operation(std::shared_ptr<Group> group, const Collective& collective);
-// The schedule that a message operation would run once all have agreed.
-Schedule schedule_of(const Group& group, const Collective& collective);
 
 }  // namespace keel

@@ -6,6 +6,7 @@
 // moves.
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "keel/runtime/language.h"
@@ -22,6 +23,26 @@ struct Span {
 // The i-th of n parts of a span, whose lengths differ by one at most. A rank's shard of `whole` is part(whole, ranks,
 // rank).
 Span part(Span whole, int n, int i);
+
+// How a tensor is cut among ranks, one part behind the other: shards as part() says, or by counts.
+class Cut {
+ public:
+  Cut(std::int64_t count, int ranks) : ranks_(ranks), count_(count) {}
+  // `counts`: elements of each rank; empty: shards.
+  Cut(std::int64_t count, int ranks, std::span<const std::int64_t> counts);
+  Span of(int rank) const {
+    if (begins_.empty()) return part({0, count_}, ranks_, rank);
+    const auto r = static_cast<std::size_t>(rank);
+    return {begins_[r], begins_[r + 1]};
+  }
+  std::int64_t count() const { return count_; }
+  std::int64_t longest() const;
+
+ private:
+  int ranks_;
+  std::int64_t count_;
+  std::vector<std::int64_t> begins_ = {};  // and the end of the last; empty: shards
+};
 
 // Where elements lie: in what the caller gave, in what the caller gets (often the same memory), or in memory that the
 // collective uses meanwhile.

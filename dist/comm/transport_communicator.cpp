@@ -6,6 +6,7 @@
 #include <thread>
 #include <utility>
 
+#include "keel/dist/comm/collective_table.h"
 #include "keel/dist/comm/node_memory.h"
 #include "keel/dist/comm/node_operation.h"
 #include "keel/dist/comm/operation.h"
@@ -36,7 +37,7 @@ class TransportCommunicator : public Communicator {
     const bool is_one_node = std::all_of(nodes.begin(), nodes.end(), [&](int node) { return node == nodes.front(); });
     if (options.shared_memory && group_->algorithm->name == "direct" && is_one_node && size() > 1) {
       try {
-        if (auto areas = group_->transport->share(sizeof(NodeArea)))
+        if (auto areas = group_->transport->share(NodeMemory::bytes_of_area(size())))
           group_->memory = std::make_shared<NodeMemory>(std::move(*areas), rank());
       } catch (const Error& error) { throw group_->heard(error, "joining its group"); }
     }
@@ -74,7 +75,7 @@ class TransportCommunicator : public Communicator {
                     ErrorKind::unsupported);
     ++group_->traffic.collectives;
     const std::uint32_t number = group_->sequence;
-    const bool pairwise = collective.kind == CollectiveKind::send || collective.kind == CollectiveKind::receive;
+    const bool pairwise = traits_of(collective.kind).is_message;
     std::shared_ptr<GroupOperation> operation;
     std::optional<HeldSends> held;  // signatures, and what the first step sends
     try {

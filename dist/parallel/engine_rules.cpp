@@ -52,6 +52,11 @@ void check_engine(std::span<const FlatBuffer> layout, const ShardedOptions& opti
                        " evaluates the loss of all ranks several times in a step; a strategy of "
                        "communication is not offered with it"),
                 ErrorKind::unsupported);
+  if (options.strategy && optimizer.requirements().averages)
+    throw Error(concat(optimizer.name(),
+                       " trains at other weights than it has; a strategy of communication is not offered "
+                       "with it"),
+                ErrorKind::unsupported);
   check_gradients(layout, optimizer);
   check_requirements(layout, options, optimizer, on_host);
 }

@@ -29,6 +29,15 @@ OptimizerMemory::OptimizerMemory(const Units& units, const Optimizer& optimizer,
     before += unit.layout().numel;
     parameter += unit.layout().segments.size();
   }
+  make_matrices(groups, site);
+}
+
+void OptimizerMemory::make_matrices(const GroupRule& groups, const Site& site) {
+  if (!optimizer_.requirements().matrices) return;
+  std::vector<const FlatBuffer*> layout;
+  for (const auto& unit : units_) layout.push_back(&unit->layout());
+  MatrixDeal deal(layout, optimizer_, groups, site.shards.size(), site.is_sharded, dtype_);
+  matrices_.emplace(optimizer_, std::move(deal), ranges_, context_, site.context, site.shards);
 }
 
 void OptimizerMemory::make_states(const ShardUnit& unit) {
@@ -89,7 +98,7 @@ void OptimizerMemory::make_ranges(std::size_t unit, std::int64_t before, std::si
              first_part = static_cast<std::int64_t>(parts_.size());
   const std::vector<Segment>& segments = units_[unit]->layout().segments;
   const bool one_by_one = optimizer_.requirements().one_by_one;
-  const auto group_of = [&](std::size_t at) { return groups(segments[at].name, segments[at].shape); };
+  const auto group_of = [&](std::size_t at) { return keel::group_of(groups, segments[at]); };
   for (std::size_t first = 0, last; first < segments.size() && units_[unit]->trainable(); first = last) {
     const ParameterGroup group = group_of(first);
     for (last = first + 1; !one_by_one && last < segments.size() && group_of(last) == group;) ++last;
@@ -125,11 +134,24 @@ void OptimizerMemory::make_ranges(std::size_t unit, std::int64_t before, std::si
 
 void OptimizerMemory::update(const Tensor& state) {
   take_rows();
-  if (offloads_) return update_on_processor(state);
+  if (matrices_) matrices_->begin(ranges_);
+  if (offloads_) update_on_processor(state);
+  else update_in_place(state);
+  if (matrices_) matrices_->end(ranges_);
+}
+
+void OptimizerMemory::update_in_place(const Tensor& state) {
   const StepInput input{.step = state, .shared = shared_};
   if (sums_) sums_->measure(parts_, ranges_, input);
+  if (matrices_) matrices_->run(ranges_, input);
   optimizer_.update(ranges_, input);
   optimizer_.advance(input);
+}
+
+void OptimizerMemory::fill_values(std::size_t unit) const {
+  const Span own = unit_ranges_[unit];
+  optimizer_.fill_values(
+      std::span(ranges_).subspan(static_cast<std::size_t>(own.begin), static_cast<std::size_t>(own.count())));
 }
 
 // Gives the ranges of tables whose gradients are kept as rows those of this step, where the optimizer works. Such a
@@ -162,7 +184,7 @@ std::vector<ParameterRange> OptimizerMemory::with_gradients(std::span<const Para
 }
 
 // Gradients come to the processor while it updates the units before, and values go back while it updates the next. An
-// optimizer that measures needs all gradients first.
+// optimizer that measures or transforms needs all gradients first.
 void OptimizerMemory::update_on_processor(const Tensor& decided) {
   const HostCopy state(decided);
   std::vector<HostCopy> gradients;
@@ -173,14 +195,16 @@ void OptimizerMemory::update_on_processor(const Tensor& decided) {
     offload_bytes_ += static_cast<std::int64_t>(unit->gradient().own().bytes());
   }
   const StepInput input{.step = state.get(), .shared = shared_};
-  if (sums_) {
-    std::vector<ParameterRange> parts;
+  const auto all_with_gradients = [&](std::span<const ParameterRange> ranges, std::span<const Span> of_units) {
+    std::vector<ParameterRange> all;
     for (std::size_t i = 0; i < units_.size(); ++i)
       if (units_[i]->trainable())
-        for (ParameterRange& part : with_gradients(parts_, unit_parts_[i], i, gradients[i].get()))
-          parts.push_back(std::move(part));
-    sums_->measure(parts, ranges_, input);
-  }
+        for (ParameterRange& range : with_gradients(ranges, of_units[i], i, gradients[i].get()))
+          all.push_back(std::move(range));
+    return all;
+  };
+  if (sums_) sums_->measure(all_with_gradients(parts_, unit_parts_), ranges_, input);
+  if (matrices_) matrices_->run(all_with_gradients(ranges_, unit_ranges_), input);
   for (std::size_t i = 0; i < units_.size(); ++i) {
     ShardUnit& unit = *units_[i];
     if (!unit.trainable()) continue;

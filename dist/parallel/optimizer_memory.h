@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "keel/dist/parallel/matrix_updates.h"
 #include "keel/dist/parallel/shard_unit.h"
 #include "keel/dist/parallel/tensor_sums.h"
 #include "keel/nn/tensor_parts.h"
@@ -25,6 +26,8 @@ class OptimizerMemory {
     DType dtype = DType::f32;  // of its state
     Communicator& ranks;       // all of them, for sums over whole parameters
     int sharers = 1;           // how many of them, from the first on, have all shards
+    Communicator& shards;      // the ranks that shards are spread over
+    bool is_sharded = false;   // each updates its shards alone
   };
   // Units, optimizer and communicator must outlive it.
   OptimizerMemory(const Units& units, const Optimizer& optimizer, const GroupRule& groups, const Site& site);
@@ -32,6 +35,8 @@ class OptimizerMemory {
   // Updates what this rank owns by the gradients of its units. `state`: a step that decide_step() has decided. The
   // device has the new values afterwards; the other ranks do not.
   void update(const Tensor& state);
+  // Of an optimizer whose weights are averages: writes what the next gradient is taken at to the values of a unit.
+  void fill_values(std::size_t unit) const;
   // Forgets the rows of a step, where gradients are kept as rows.
   void forget_rows();
 
@@ -47,15 +52,17 @@ class OptimizerMemory {
   // Bytes that were copied between the device and the processor.
   std::int64_t offload_bytes() const { return offload_bytes_; }
   void count_offload(std::int64_t bytes) { offload_bytes_ += bytes; }
-  double waited_ms() const { return sums_ ? sums_->waited_ms() : 0; }
+  double waited_ms() const { return (sums_ ? sums_->waited_ms() : 0) + (matrices_ ? matrices_->waited_ms() : 0); }
 
  private:
   void make_sums(const Site& site);
+  void make_matrices(const GroupRule& groups, const Site& site);
   void make_states(const ShardUnit& unit);
   void make_ranges(std::size_t unit, std::int64_t before, std::size_t parameter, const GroupRule& groups);
   std::vector<Tensor> make_parameter_state(const ShardUnit& unit, const Segment& segment, const ParameterGroup& group);
   ParameterRange range_of(std::size_t unit, std::int64_t begin, std::int64_t end) const;
   void take_rows();
+  void update_in_place(const Tensor& state);
   void update_on_processor(const Tensor& state);
   std::vector<ParameterRange> with_gradients(std::span<const ParameterRange> ranges, Span of_unit, std::size_t unit,
                                              const Tensor& gradient) const;
@@ -73,6 +80,7 @@ class OptimizerMemory {
   std::vector<ParameterRange> parts_;
   std::vector<Span> unit_parts_;  // of parts_, by unit
   std::optional<TensorSums> sums_;
+  std::optional<MatrixUpdates> matrices_;  // for an optimizer that transforms them
   Tensor shared_;
   std::int64_t offload_bytes_ = 0;
 };

@@ -18,7 +18,10 @@ class Sender {
   Sender(std::string_view algorithm, int ranks, int rank)
       : algorithm_(find_algorithm(algorithm)), shape_{.rank = rank, .size = ranks} {}
 
-  std::int64_t bytes(const PlannedCollective& c) const { return c.times * c.width * elements(c.kind, c.count); }
+  std::int64_t bytes(const PlannedCollective& c) const {
+    const bool has_counts = c.of_matrices && c.kind == CollectiveKind::all_to_all;
+    return c.times * c.width * (has_counts ? c.count - c.stays : elements(c.kind, c.count));
+  }
   std::int64_t elements(CollectiveKind kind, std::int64_t count) const {
     const std::int64_t own = part({0, count}, shape_.size, shape_.rank).count();
     const bool is_direct = algorithm_.name == "direct";  // whose formula is quicker than its schedule
@@ -61,10 +64,19 @@ std::int64_t kept_of_parameters(const FlatBuffer& buffer, const Optimizer& optim
     const std::int64_t begin = std::max(segment.offset, owned.begin);
     const std::int64_t end = std::min(segment.offset + segment.numel, owned.end);
     if (begin >= end) continue;
-    for (const StateKind& kind : optimizer.parameter_state(segment.shape, groups(segment.name, segment.shape)))
+    for (const StateKind& kind : optimizer.parameter_state(segment.shape, group_of(groups, segment)))
       bytes += kind.bytes(end - begin, wide);
   }
   return bytes;
+}
+
+// What a rank has of matrices at the end of a step.
+std::int64_t matrix_bytes(const MatrixDeal& deal, int rank, bool offloaded, std::int64_t wide) {
+  const auto width = static_cast<std::int64_t>(size_of(deal.dtype()));
+  const std::int64_t travelling = deal.ranks() == 1 ? 0
+                                  : deal.sharded()  ? deal.owned(rank) + deal.dealt(rank)
+                                                    : deal.ranks() * deal.most_dealt();
+  return width * travelling + (offloaded ? 0 : wide * deal.owned(rank));
 }
 
 // Whether a rank saves weights and state; see Sharded::holds_parts().
@@ -114,6 +126,30 @@ void plan_strategy(RankPlan& plan, std::span<const UnitSplit> units, const Commu
 
 }  // namespace
 
+std::optional<MatrixDeal> plan_matrices(std::span<const FlatBuffer> layout, const Optimizer& optimizer,
+                                        const ShardedOptions& options, int ranks) {
+  if (!optimizer.requirements().matrices) return {};
+  std::vector<const FlatBuffer*> units;
+  for (const FlatBuffer& unit : layout) units.push_back(&unit);
+  return MatrixDeal(units, optimizer, options.groups, ranks, kShardingStages[options.sharding.stage].optimizer,
+                    options.policy.parameter == DType::f64 ? DType::f64 : DType::f32);
+}
+
+std::vector<PlannedCollective> matrix_collectives(const MatrixDeal& deal, int rank) {
+  if (deal.ranks() == 1) return {};
+  PlannedCollective each{.kind = CollectiveKind::all_gather,
+                         .count = deal.ranks() * deal.most_dealt(),
+                         .width = static_cast<std::int64_t>(size_of(deal.dtype())),
+                         .of_matrices = true};
+  if (!deal.sharded()) return {each};
+  each.kind = CollectiveKind::all_to_all;
+  each.stays = deal.exchanged(rank, rank);
+  PlannedCollective back = each;
+  each.count = deal.owned(rank);
+  back.count = deal.dealt(rank);
+  return {each, back};
+}
+
 std::int64_t control_bytes(int ranks) { return ranks * static_cast<std::int64_t>(sizeof(StepPartial)); }
 
 std::string name_of_unit(const FlatBuffer& unit) { return unit.unit.empty() ? "the rest" : unit.unit; }
@@ -140,9 +176,10 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
   const RankPlace place = check_planned(layout, optimizer, options, ranks, rank);
   PrecisionPolicy policy = options.policy;
   policy.keeps_master = optimizer.requirements().master;
+  policy.averages = optimizer.requirements().averages;
   const auto wide = static_cast<std::int64_t>(policy.parameter == DType::f64 ? 8 : 4);
   const std::int64_t state_width = wide * static_cast<std::int64_t>(optimizer.state_names().size());
-  const std::int64_t state_bytes = state_width + (policy.master() ? 4 : 0);
+  const std::int64_t state_bytes = state_width + (policy.master() ? wide : 0);
   const ShardingOptions& sharding = options.sharding;
   const std::int64_t reductions = sharding.reduces_each(options.micro_batches) ? options.micro_batches : 1;
   const std::vector<UnitSplit> units = split_units(layout, options, place);
@@ -166,7 +203,7 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
     if (!unit.shards_parameters) shared = std::max(shared, unit.trainable ? unit.gather_held() : 0);
     const std::int64_t mine = count_parameters(layout[i], unit.owned), numbers = saves ? mine : 0;
     plan.owned += mine;
-    plan.memory.checkpoint += numbers * (unit.trainable && policy.master() ? 4 : value_bytes);
+    plan.memory.checkpoint += numbers * (unit.trainable && policy.master() ? wide : value_bytes);
     if (!unit.trainable) continue;
     plan.memory.gradient += unit.gradients_kept() * gradient_bytes;
     if (const std::int64_t kept = unit.reduction.state; kept > 0) {
@@ -191,10 +228,14 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
     }
     if (unit.gathers_sums()) plan.collectives.push_back(gradient_gather_of(unit));
   }
+  const std::optional<MatrixDeal> deal = plan_matrices(layout, optimizer, options, place.ranks);
+  if (deal)
+    for (const PlannedCollective& each : matrix_collectives(*deal, place.rank)) plan.collectives.push_back(each);
   if (ranks == 1) plan.collectives.clear();
   for (const PlannedCollective& each : plan.collectives)
-    (each.of_parameters ? plan.traffic.gathers : plan.traffic.reductions) +=
-        sender_on(each.axis, algorithm, place, rank).bytes(each);
+    (each.of_matrices     ? plan.traffic.matrices
+     : each.of_parameters ? plan.traffic.gathers
+                          : plan.traffic.reductions) += sender_on(each.axis, algorithm, place, rank).bytes(each);
   // Those who decide a step together.
   const int deciders = place.ranks * place.summed_groups();
   const Sender decider(algorithm, deciders, rank % deciders);
@@ -220,6 +261,10 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
     plan.memory.whole_gradients = peaks.whole_gradients;
     plan.memory.buckets = peaks.all;
   }
+  if (deal)
+    plan.memory.buckets =
+        std::max(plan.memory.buckets,
+                 matrix_bytes(*deal, place.rank, sharding.offload_optimizer, wide) + plan.memory.undelivered);
   if (shared > 0) plan.memory.buckets = std::max(plan.memory.buckets, shared + plan.memory.undelivered);
   if (arriving > 0) plan.memory.buckets = std::max(plan.memory.buckets, arriving + plan.memory.undelivered);
   return plan;

@@ -19,8 +19,13 @@
 // shards are spread over groups of G ranks, read G for N; each reduction then sends about 2 s (1 - G / N) more, across
 // the groups. (Rajbhandari et al. 2020, ZeRO, section 5; the bytes are those of a ring.) Buffers (keel/nn/buffer.h) are
 // whole in every stage, in fp32; rank 0 saves them.
+//
+// An optimizer that transforms matrices (keel/dist/parallel/matrix_updates.h) sends pieces of what a rank owns to the
+// owners of matrices, and results back: about 2 (m - m / N) elements of the m = Pm / N that a rank owns of all Pm
+// elements of matrices. In stage 0 it gathers results, (N - 1) times the most that an owner has of them.
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -37,7 +42,8 @@ struct MemoryPlan {
   std::int64_t parameter = 0, gradient = 0, optimizer = 0;
   std::int64_t undelivered = 0;  // the part of `gradient` that compression keeps (keel/dist/parallel/compression.h)
   // Peaks of what is there for a while: whole parameters; whole gradients; and both, with the memory that reductions
-  // write to. The last is the peak of Purpose::bucket.
+  // write to, or the matrices of an optimizer (without what a transformation takes meanwhile). The last is the peak of
+  // Purpose::bucket.
   std::int64_t gathered = 0, whole_gradients = 0, buckets = 0;
   // What an offloaded optimizer has in the processor's memory: masters, state, and the weights that it updates.
   std::int64_t host = 0;
@@ -55,6 +61,7 @@ struct MemoryPlan {
 struct TrafficPlan {
   std::int64_t gathers = 0;     // of parameters
   std::int64_t reductions = 0;  // of gradients
+  std::int64_t matrices = 0;    // to those that transform them, and back
   // Norm, flag, tokens, what buffers have observed, and what the optimizer measures, without the dot products of one
   // that needs a closure. Not in sent().
   std::int64_t control = 0;
@@ -62,7 +69,7 @@ struct TrafficPlan {
   // What a strategy of communication sends in so many steps; not in sent(), which is of a step inside a group.
   std::int64_t strategy = 0, strategy_steps = 1;
 
-  std::int64_t sent() const { return gathers + reductions; }
+  std::int64_t sent() const { return gathers + reductions + matrices; }
 };
 
 struct RankPlan {
@@ -72,6 +79,12 @@ struct RankPlan {
   TrafficPlan traffic;
   std::vector<PlannedCollective> collectives;  // of parameters and gradients
 };
+
+// The matrices that an optimizer transforms, as ranks that shards are spread over share them; none: it transforms none.
+std::optional<MatrixDeal> plan_matrices(std::span<const FlatBuffer> layout, const Optimizer& optimizer,
+                                        const ShardedOptions& options, int ranks);
+// The collectives of such a step, of one of these ranks; none where it is alone.
+std::vector<PlannedCollective> matrix_collectives(const MatrixDeal& deal, int rank);
 
 // The bytes of the all-gather by which ranks agree at the end of a step.
 std::int64_t control_bytes(int ranks);

@@ -14,6 +14,9 @@ struct PlannedCollective {
   std::int64_t count = 0, width = 1, times = 1;
   bool of_parameters = false;  // otherwise of gradients
   Axis axis = Axis::shards;    // whose ranks it is among
+  bool of_matrices = false;    // of neither parameters nor gradients
+  // Of an all_to_all of matrices, whose parts differ in length: elements that the rank keeps.
+  std::int64_t stays = 0;
 };
 
 }  // namespace keel

@@ -13,7 +13,7 @@ ShardUnit::ShardUnit(FlatBuffer layout, const ShardedOptions& options, const Sit
       parameters_(buffer_, split_,
                   {.context = site.context,
                    .axes = site.axes,
-                   .has_masters = options.policy.master(),
+                   .master = options.policy.master() ? std::optional(options.policy.master_dtype()) : std::nullopt,
                    .offload = site.offload,
                    .seed = options.seed,
                    .subject = site.subject}) {

@@ -42,6 +42,7 @@ Sharded::Sharded(Module& model, const Context& context, std::unique_ptr<Communic
   const bool on_host = offloads_ || context.device().type == DeviceType::cpu;
   check_engine(layout, options_, *optimizer_, size(), on_host);
   options_.policy.keeps_master = optimizer_->requirements().master;
+  options_.policy.averages = optimizer_->requirements().averages;
   control_ = communicator_.split(0, rank());
   check_agreement(*control_, describe_engine(layout, options_, *optimizer_) + BufferUpdates::describe(model),
                   "ranks differ in their model or options");
@@ -59,7 +60,8 @@ Sharded::Sharded(Module& model, const Context& context, std::unique_ptr<Communic
   const DType dtype = options_.policy.parameter == DType::f64 ? DType::f64 : DType::f32;
   decision_.emplace(context_, deciders, options_);
   memory_.emplace(units_, *optimizer_, options_.groups,
-                  OptimizerMemory::Site{context_, offloads_, dtype, deciders, sharers});
+                  OptimizerMemory::Site{context_, offloads_, dtype, deciders, sharers, groups_->axes().shards,
+                                        kShardingStages[options_.sharding.stage].optimizer});
   if (optimizer_->requirements().closure) {
     dots_.emplace(1, memory_->context(), context_, *control_, sharers);
     losses_.emplace(1, memory_->context(), context_, *control_, size());

@@ -192,6 +192,10 @@ class Sharded {
   void load_weights(const TensorParts& weights);
   // Takes counts of steps and loss scale from `steps`.
   void load_optimizer_state(const TensorParts& state, const StepState& steps);
+  // Where the optimizer's weights are averages (OptimizerRequirements::averages): the model computes with these, as
+  // weights() has them, until it is called with false; before and afterwards with what is trained at. A step is an
+  // Error in between. With other optimizers it does nothing. Every rank calls it.
+  void use_averages(bool use);
   // For whoever has written numbers into the views of weights() himself: the values that are computed with and
   // the other ranks get them. Every rank calls it.
   void adopt_weights();
@@ -252,6 +256,7 @@ class Sharded {
   std::unique_ptr<const Optimizer> optimizer_;
   ShardedOptions options_;
   bool offloads_;
+  bool uses_averages_ = false;
   std::vector<std::unique_ptr<ShardUnit>> units_;
   std::optional<OptimizerMemory> memory_;
   std::optional<StepDecision> decision_;

@@ -126,14 +126,26 @@ void Sharded::load_weights(const TensorParts& weights) {
 void Sharded::adopt_weights() {
   for (std::size_t unit = 0; unit < units_.size(); ++unit) {
     units_[unit]->parameters().adopt_weights();
+    if (optimizer_->requirements().averages && !uses_averages_) {
+      memory_->fill_values(unit);
+      units_[unit]->parameters().send_values();
+    }
     share_updates(unit);
   }
   buffer_updates_->share();
 }
 
+void Sharded::use_averages(bool use) {
+  if (!optimizer_->requirements().averages || use == uses_averages_) return;
+  wait_until_released();
+  uses_averages_ = use;
+  adopt_weights();
+}
+
 void Sharded::load_optimizer_state(const TensorParts& state, const StepState& steps) {
   wait_until_released();
   copy_parts(state, optimizer_state(), complaint_of(*optimizer_));
+  if (optimizer_->requirements().averages) adopt_weights();
   adopt_steps(steps);
 }
 

@@ -32,6 +32,7 @@ void Sharded::decide(StepArgs args) {
 PendingStep Sharded::step(StepArgs args) {
   KEEL_CHECK(!optimizer_->requirements().closure, optimizer_->name(),
              " evaluates the loss several times in a step: step() needs a closure for it");
+  KEEL_CHECK(!uses_averages_, "step() needs the weights that are trained at: use_averages(false)");
   decide(std::move(args));
   wait_until_released();
   clip_values();

@@ -35,10 +35,34 @@ class Tracer {
         if (sends) perform(event.action, event.unit);
     }
   }
+  // Of an optimizer that transforms matrices: before the update.
+  void transform(const MatrixDeal& deal, const Optimizer& optimizer, int rank) {
+    TraceNode prepare{.name = "prepare matrices", .micro_batch = micro_batch_};
+    needs_last_compute(prepare);
+    for (const auto& [unit, reduction] : reductions_) prepare.needs.push_back(reduction.last);
+    prepare.bytes = deal.owned(rank) * static_cast<std::int64_t>(size_of(deal.dtype()));
+    std::size_t last = push_compute(std::move(prepare));
+    const std::vector<PlannedCollective> collectives = matrix_collectives(deal, rank);
+    const auto send = [&](const PlannedCollective& each) {
+      last = push_collective({.kind = Kind::collective,
+                              .name = "matrices",
+                              .micro_batch = micro_batch_,
+                              .needs = {last},
+                              .collective = each});
+    };
+    if (collectives.size() == 2) send(collectives.front());
+    TraceNode transform{.name = "transform matrices", .micro_batch = micro_batch_, .needs = {last}};
+    for (const DealtMatrix& matrix : deal.matrices())
+      if (matrix.owner == rank) transform.operations += optimizer.transform_operations(matrix.rows, matrix.columns);
+    last = push_compute(std::move(transform));
+    if (!collectives.empty()) send(collectives.back());
+    transformed_ = last;
+  }
   void update(bool sends) {
     TraceNode node{.name = "update", .micro_batch = micro_batch_};
     needs_last_compute(node);
     for (const auto& [unit, reduction] : reductions_) node.needs.push_back(reduction.last);
+    if (transformed_) node.needs.push_back(*transformed_);
     for (const UnitSplit& unit : units_)
       if (unit.trainable) node.bytes += unit.owned.count() * static_cast<std::int64_t>(size_of(unit.values));
     const std::size_t place = push_compute(std::move(node));
@@ -137,17 +161,19 @@ class Tracer {
   std::vector<std::optional<std::size_t>> gathered_;  // by unit: where it was last
   std::vector<bool> is_first_;                        // by unit: not gathered since the update
   std::map<std::size_t, Reduction> reductions_ = {};  // by unit
-  std::optional<std::size_t> last_compute_ = {}, last_collective_ = {};
+  std::optional<std::size_t> last_compute_ = {}, last_collective_ = {}, transformed_ = {};
 };
 
 }  // namespace
 
 std::vector<TraceNode> trace_step(std::span<const FlatBuffer> layout, const Optimizer& optimizer,
                                   const ShardedOptions& options, int ranks, int rank, std::int64_t tokens) {
-  const std::vector<UnitSplit> units =
-      split_units(layout, options, check_planned(layout, optimizer, options, ranks, rank));
+  const RankPlace place = check_planned(layout, optimizer, options, ranks, rank);
+  const std::vector<UnitSplit> units = split_units(layout, options, place);
   Tracer tracer(layout, units, tokens);
   for (const StepEvent& event : walk_step(layout, units, options)) tracer.add(event, ranks > 1);
+  if (const auto deal = plan_matrices(layout, optimizer, options, place.ranks))
+    tracer.transform(*deal, optimizer, place.rank);
   tracer.update(ranks > 1);
   return tracer.take();
 }

@@ -25,8 +25,8 @@ UnitParameters::UnitParameters(FlatBuffer& buffer, const UnitSplit& split, const
       gatherer_(make_gatherer(site.context, split, site.axes, site.subject)) {
   const Span kept = split.keeps_own() ? split.owned : Span{0, split.whole};
   const Tensor values = site.axes.shards.allocate(context_, kept.count(), split.values, Purpose::parameter);
-  if (split.trainable && site.has_masters) {
-    own_master_ = empty(update_context_, {split.owned.count()}, DType::f32, Purpose::optimizer);
+  if (split.trainable && site.master) {
+    own_master_ = empty(update_context_, {split.owned.count()}, *site.master, Purpose::optimizer);
     initialise(buffer, site.seed, split.owned.begin, own_master_);
   }
   initialise(buffer, site.seed, kept.begin, values);

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 
 #include "keel/dist/parallel/gatherer.h"
 #include "keel/nn/flat_buffer.h"
@@ -14,10 +15,10 @@ namespace keel {
 struct ParameterSite {
   Context context;
   Axes axes;
-  bool has_masters = false;
-  bool offload = false;    // masters and optimizer state lie in the processor's memory, and it updates
-  std::uint64_t seed = 1;  // of the initial numbers
-  int subject = 0;         // the unit's number, as its collectives name it
+  std::optional<DType> master = {};  // dtype of masters; without: there are none
+  bool offload = false;              // masters and optimizer state lie in the processor's memory, and it updates
+  std::uint64_t seed = 1;            // of the initial numbers
+  int subject = 0;                   // the unit's number, as its collectives name it
 };
 
 class UnitParameters {

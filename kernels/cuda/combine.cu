@@ -19,11 +19,21 @@ struct Terms {
 
 struct Combiner {
   CombineOp op;
+  std::int64_t divisor;  // of a mean
   template <class C>
   __device__ C operator()(C a, C b) const {
-    if (op == CombineOp::sum) return a + b;
+    if (op == CombineOp::sum || op == CombineOp::mean) return a + b;
+    if (op == CombineOp::product) {
+      if constexpr (std::is_integral_v<C>)
+        return static_cast<C>(static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b));
+      else return a * b;
+    }
     if (b != b) return b;
     return (op == CombineOp::maximum ? b > a : b < a) ? b : a;
+  }
+  template <class C>
+  __device__ C finish(C sum) const {
+    return op == CombineOp::mean ? sum / static_cast<C>(divisor) : sum;
   }
 };
 
@@ -58,19 +68,19 @@ __global__ void combine_kernel(Terms terms, O* out, std::int64_t count, bool who
     }
     Several<O, each> result;
 #pragma unroll
-    for (int i = 0; i < each; ++i) result.values[i] = narrow<O>(sums[i]);
+    for (int i = 0; i < each; ++i) result.values[i] = narrow<O>(combine.finish(sums[i]));
     *reinterpret_cast<Several<O, each>*>(out + begin) = result;
     return;
   }
   for (std::int64_t i = begin; i < begin + each && i < count; ++i) {
     C sum = widen<C>(first[i]);
     for (int t = 0; t < terms.count; ++t) sum = combine(sum, widen<C>(static_cast<const T*>(terms.others[t])[i]));
-    out[i] = narrow<O>(sum);
+    out[i] = narrow<O>(combine.finish(sum));
   }
 }
 
 template <class C, class F, class T, class O>
-void launch_combine(const Tensor& first, std::span<const Tensor> others, const Tensor& out, CombineOp op) {
+void launch_combine(const Tensor& first, std::span<const Tensor> others, const Tensor& out, Combiner combiner) {
   Terms terms{first.raw(), {}, static_cast<int>(others.size())};
   bool whole = fits<F, kEach<T>>(first.raw()) && fits<O, kEach<T>>(out.raw());
   for (std::size_t t = 0; t < others.size(); ++t) {
@@ -79,12 +89,13 @@ void launch_combine(const Tensor& first, std::span<const Tensor> others, const T
   }
   const auto blocks = static_cast<unsigned>(ceil_div(out.numel(), std::int64_t{kThreads} * kEach<T>));
   launch("combine", combine_kernel<C, F, T, O>, {blocks, kThreads}, stream_of(out), terms, out.data<O>(), out.numel(),
-         whole, Combiner{op});
+         whole, combiner);
 }
 
-template <class T, class O>
-void combine_as(const CombineArgs& args) {
-  using C = std::conditional_t<std::is_arithmetic_v<T>, T, float>;
+template <class C, class T, class O>
+void combine_in(const CombineArgs& args) {
+  const Combiner middle{args.op, 1};
+  const Combiner last{args.op, args.divisor == 0 ? static_cast<std::int64_t>(args.terms.size()) : args.divisor};
   std::span<const Tensor> rest = args.terms.subspan(1);
   const auto take = [&](std::size_t most) {
     const auto taken = rest.first(std::min(rest.size(), most));
@@ -92,11 +103,21 @@ void combine_as(const CombineArgs& args) {
     return taken;
   };
   const auto some = take(kTermsAtOnce - 1);
-  if (rest.empty()) return launch_combine<C, T, T, O>(args.terms.front(), some, args.out, args.op);
+  if (rest.empty()) return launch_combine<C, T, T, O>(args.terms.front(), some, args.out, last);
   const Tensor sums = empty(args.out.context(), args.out.shape(), dtype_of<C>(), Purpose::workspace);
-  launch_combine<C, T, T, C>(args.terms.front(), some, sums, args.op);
-  while (rest.size() > kTermsAtOnce - 1) launch_combine<C, C, T, C>(sums, take(kTermsAtOnce - 1), sums, args.op);
-  launch_combine<C, C, T, O>(sums, take(kTermsAtOnce - 1), args.out, args.op);
+  launch_combine<C, T, T, C>(args.terms.front(), some, sums, middle);
+  while (rest.size() > kTermsAtOnce - 1) launch_combine<C, C, T, C>(sums, take(kTermsAtOnce - 1), sums, middle);
+  launch_combine<C, C, T, O>(sums, take(kTermsAtOnce - 1), args.out, last);
+}
+
+// Whole numbers are added in 64 bits for a mean.
+template <class T, class O>
+void combine_as(const CombineArgs& args) {
+  using C = std::conditional_t<std::is_arithmetic_v<T>, T, float>;
+  if constexpr (std::is_integral_v<T> && !std::is_same_v<T, std::int64_t>) {
+    if (args.op == CombineOp::mean) return combine_in<std::int64_t, T, O>(args);
+  }
+  combine_in<C, T, O>(args);
 }
 
 void combine(const CombineArgs& args) {

@@ -8,5 +8,6 @@ template void update_by(const AdamSettings&, const UpdateArgs&);
 template void update_by(const AdamaxSettings&, const UpdateArgs&);
 template void update_by(const NAdamSettings&, const UpdateArgs&);
 template void update_by(const RAdamSettings&, const UpdateArgs&);
+template void update_by(const ScheduleFreeSettings&, const UpdateArgs&);
 
 }  // namespace keel::cuda

@@ -11,5 +11,6 @@ template void update_by(const RmspropSettings&, const UpdateArgs&);
 template void update_by(const RpropSettings&, const UpdateArgs&);
 template void update_by(const AsgdSettings&, const UpdateArgs&);
 template void update_by(const LionSettings&, const UpdateArgs&);
+template void update_by(const MuonSettings&, const UpdateArgs&);
 
 }  // namespace keel::cuda

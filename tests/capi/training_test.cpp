@@ -18,7 +18,7 @@ using namespace keel::testing;
 TEST(CTraining, HasTheBitsOfTheSameTrainingInCpp) {
   const TemporaryFolder place;
   const auto alone = make_communicator(ThreadHub(1).connect(0));
-  for (const char* optimizer : {"AdamW", "SGD", "Lion"})
+  for (const char* optimizer : {"AdamW", "SGD", "Lion", "Muon", "ScheduleFreeAdamW"})
     for (const char* clip : {"0", "0.01"}) {
       CContext context = c_context();
       CLearner c(context, c_settings({{"optimizer.type", optimizer}, {"clip", clip}, {"seed", "7"}}));

@@ -25,11 +25,15 @@ TEST_P(CombineOnDevice, EqualsTheProcessorToTheBit) {
         }
         for (const DType result : narrow ? std::vector{dtype, DType::f32} : std::vector{dtype}) {
           const Tensor out = empty(device, {count}, result), reference = empty(host, {count}, result);
-          for (const CombineOp op : {CombineOp::sum, CombineOp::maximum, CombineOp::minimum}) {
+          for (const CombineOp op :
+               {CombineOp::sum, CombineOp::maximum, CombineOp::minimum, CombineOp::product, CombineOp::mean}) {
             kernels::combine({there, out, op});
             kernels::combine({here, reference, op});
             EXPECT_EQ(doubles(out), doubles(reference)) << name_of(op);
           }
+          kernels::combine({there, out, CombineOp::mean, 3});
+          kernels::combine({here, reference, CombineOp::mean, 3});
+          EXPECT_EQ(doubles(out), doubles(reference)) << "a third of the sum";
         }
       }
     }

@@ -92,6 +92,25 @@ TEST_F(Offload, MeasuresWholeParametersWhereTheOptimizerIs) {
   }
 }
 
+// Matrices travel among devices, also where they are prepared and transformed on processors; averages lie where masters
+// do.
+TEST_F(Offload, TransformsMatricesAndKeepsAveragesWhereTheOptimizerIs) {
+  KEEL_NEEDS_DEVICES(2);
+  for (const auto& [settings, bound] : {std::pair(UpdateSettings(MuonSettings{.products = MuonProducts::fp32}), 1e-4),
+                                        std::pair(UpdateSettings(ScheduleFreeSettings{}), 1e-6)}) {
+    const ElementwiseOptions optimizer{.settings = settings, .weight_decay = 0.01};
+    const auto values = [&](int number, bool offload) {
+      return train(2, number, DType::f32, offload, 0, optimizer).values;
+    };
+    const std::vector<double> offloaded = values(0, true), resident = values(0, false);
+    for (const int number : {2, 3}) {
+      EXPECT_TRUE(values(number, true) == offloaded) << number;
+      EXPECT_TRUE(values(number, false) == resident) << number;
+    }
+    EXPECT_LT(relative_error(offloaded, resident), bound);
+  }
+}
+
 // Blocks of codes, whose roundings on a processor and on a device may differ by a code.
 TEST_F(Offload, KeepsStatesInEightBitsWhereTheOptimizerIs) {
   KEEL_NEEDS_DEVICES(2);

@@ -87,6 +87,26 @@ TEST_F(StagedCollectives, GiveWhatProcessorsGive) {
                   ranks.all_to_all(in, out).wait();
                   return out;
                 });
+                both([&](Communicator& ranks, const Context& context) {
+                  const Tensor x = mine(context);
+                  ranks.reduce(x, x, 1).wait();
+                  return x;
+                });
+                both([&](Communicator& ranks, const Context& context) {
+                  const Tensor all = zeros(context, {count * n}, dtype), back = zeros(context, {count}, dtype);
+                  ranks.gather(mine(context), own.rank() == 0 ? all : Tensor(), 0).wait();
+                  ranks.scatter(own.rank() == 0 ? all : Tensor(), back, 0).wait();
+                  return back;
+                });
+                both([&](Communicator& ranks, const Context& context) {
+                  // `count` numbers for the next rank, and none for others.
+                  std::vector<std::int64_t> sends(static_cast<std::size_t>(n)), receives(static_cast<std::size_t>(n));
+                  sends[static_cast<std::size_t>((own.rank() + 1) % n)] = count;
+                  receives[static_cast<std::size_t>((own.rank() + n - 1) % n)] = count;
+                  const Tensor out = empty(context, {count}, dtype);
+                  ranks.all_to_all_v(mine(context), out, sends, receives).wait();
+                  return out;
+                });
               }
           },
           seed);

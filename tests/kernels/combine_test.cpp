@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <limits>
 
 #include "tests/support.h"
@@ -49,6 +50,61 @@ TEST(Combine, AddsFromLeftToRightInFp32AndRoundsOnce) {
       }
     }
   }
+}
+
+// In double precision, of numbers for which that is exact but for the one rounding.
+TEST(Combine, MultipliesAndDividesTheSumOnce) {
+  const Context cpu = context();
+  for (const DType dtype : kAllTypes)
+    for (const std::size_t terms : {1, 2, 3, 7, 70}) {
+      SCOPED_TRACE(concat(dtype, ", ", terms, " terms"));
+      constexpr std::int64_t kCount = 2'051;
+      std::vector<Tensor> all;
+      std::vector<double> products(kCount, 1), sums(kCount, 0);
+      for (std::size_t t = 0; t < terms; ++t) {
+        std::vector<double> values;
+        for (std::size_t i = 0; i < kCount; ++i) {
+          values.push_back(static_cast<double>((i + t) % 16 == 0 ? 2 : 1));
+          products[i] *= values.back();
+          sums[i] += values.back();
+        }
+        all.push_back(tensor_of(cpu, values, {kCount}, dtype));
+      }
+      const Tensor product = empty(cpu, {kCount}, dtype), mean = empty(cpu, {kCount}, dtype);
+      kernels::combine({all, product, CombineOp::product});
+      EXPECT_EQ(doubles(product), products);
+      const auto divided = [&](double by) {
+        std::vector<double> quotients;
+        for (const double sum : sums)
+          quotients.push_back(is_floating(dtype) && dtype != DType::f64
+                                  ? static_cast<float>(sum) / static_cast<float>(by)
+                              : is_floating(dtype) ? sum / by
+                                                   : std::trunc(sum / by));
+        return doubles(tensor_of(cpu, quotients, {kCount}, dtype));
+      };
+      kernels::combine({all, mean, CombineOp::mean});
+      EXPECT_EQ(doubles(mean), divided(static_cast<double>(terms)));
+      kernels::combine({all, mean, CombineOp::mean, 3});
+      EXPECT_EQ(doubles(mean), divided(3));
+    }
+}
+
+TEST(Combine, AddsWholeNumbersIn64BitsForAMeanAndRoundsTowardsZero) {
+  const Context cpu = context();
+  const std::vector<Tensor> small = {tensor_of(cpu, {200, 255, 7}, {3}, DType::u8),
+                                     tensor_of(cpu, {100, 255, 8}, {3}, DType::u8)};
+  const Tensor out = empty(cpu, {3}, DType::u8);
+  kernels::combine({small, out, CombineOp::mean});
+  EXPECT_EQ(doubles(out), (std::vector<double>{150, 255, 7}));
+  constexpr double kLargest = 2147483647;
+  const std::vector<Tensor> large = {tensor_of(cpu, {kLargest, -3}, {2}, DType::i32),
+                                     tensor_of(cpu, {kLargest, -4}, {2}, DType::i32)};
+  const Tensor mean = empty(cpu, {2}, DType::i32);
+  kernels::combine({large, mean, CombineOp::mean});
+  EXPECT_EQ(doubles(mean), (std::vector<double>{kLargest, -3}));
+  kernels::combine({large, mean, CombineOp::product});
+  EXPECT_EQ(doubles(mean), (std::vector<double>{1, 12})) << "(2^31 - 1)^2 modulo 2^32";
+  EXPECT_THROW(kernels::combine({large, mean, CombineOp::mean, -1}), Error);
 }
 
 TEST(Combine, KeepsTheFp32SumOfNarrowTerms) {

@@ -89,6 +89,9 @@ TEST(OptimizerCatalog, EveryNumberOfAnOptionStandsInTheSettingsOnce) {
   give("clip_threshold", values.clip_threshold);
   give("decay_rate", values.decay_rate);
   give("beta1", values.beta1);
+  give("adamw_lr_factor", values.adamw_lr_factor);
+  give("weight_lr_power", values.weight_lr_power);
+  give("r", values.r);
   for (const OptimizerEntry& entry : optimizers()) {
     if (entry.settings == nullptr) continue;
     visit_rule(
@@ -108,11 +111,13 @@ TEST(OptimizerCatalog, EveryNumberOfAnOptionStandsInTheSettingsOnce) {
 }
 
 TEST(OptimizerCatalog, SaysOfEachOptimizerWhatItRequires) {
-  std::set<std::string_view> closures, by_rows, whole, blocks;
+  std::set<std::string_view> closures, by_rows, whole, matrices, averages, blocks;
   for (const OptimizerEntry& entry : optimizers()) {
     const OptimizerRequirements needs = make_optimizer(entry)->requirements(), &listed = entry.requirements;
-    EXPECT_EQ(std::tuple(needs.closure, needs.one_vector, needs.pure_gradient, needs.host_memory, needs.rows),
-              std::tuple(listed.closure, listed.one_vector, listed.pure_gradient, listed.host_memory, listed.rows))
+    EXPECT_EQ(
+        std::tuple(needs.closure, needs.one_vector, needs.pure_gradient, needs.host_memory, needs.rows, needs.averages),
+        std::tuple(listed.closure, listed.one_vector, listed.pure_gradient, listed.host_memory, listed.rows,
+                   listed.averages))
         << entry.name;
     EXPECT_EQ(needs.closure, entry.make != nullptr) << entry.name;
     EXPECT_TRUE(needs.passes == 0 || needs.one_by_one) << entry.name;
@@ -123,11 +128,15 @@ TEST(OptimizerCatalog, SaysOfEachOptimizerWhatItRequires) {
     if (needs.closure) closures.insert(entry.name);
     if (needs.rows) by_rows.insert(entry.name);
     if (needs.passes > 0) whole.insert(entry.name);
+    if (needs.matrices) matrices.insert(entry.name);
+    if (needs.averages) averages.insert(entry.name);
     if (needs.block > 1) blocks.insert(entry.name);
   }
   EXPECT_EQ(closures, (std::set<std::string_view>{"LBFGS"}));
   EXPECT_EQ(by_rows, (std::set<std::string_view>{"SparseAdam"}));
   EXPECT_EQ(whole, (std::set<std::string_view>{"Adafactor", "LAMB", "LARS"}));
+  EXPECT_EQ(matrices, (std::set<std::string_view>{"Muon"}));
+  EXPECT_EQ(averages, (std::set<std::string_view>{"ScheduleFreeAdamW"}));
   EXPECT_EQ(blocks, (std::set<std::string_view>{"Adam8bit", "AdamW8bit"}));
 }
 
@@ -163,6 +172,7 @@ TEST(OptimizerCatalog, EveryOptimizerMovesWeightsByItsDefaults) {
     ParameterRange range;
     range.parameter = testing::tensor_of(context, {2}, {1});
     range.gradient = testing::tensor_of(context, {0.5}, {1});
+    if (optimizer->requirements().averages) range.master = kernels::clone(range.parameter);
     for (std::size_t kind = 0; kind < optimizer->state_names().size(); ++kind)
       range.state.push_back(kernels::full(context, {1}, optimizer->initial_state(kind)));
     const SharedNumber* const shared = optimizer->shared_number();

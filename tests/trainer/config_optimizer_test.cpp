@@ -90,7 +90,8 @@ TEST(Config, EveryMistakeOfAnOptimizerIsNamedWithItsPlace) {
        "c.yaml:3: optimizer.betas: expects a list of two numbers from 0 to below 1, got a list"},
       {with("optimizer:\n  type: adamx"), "c.yaml:4: optimizer.type: there is no 'adamx'; did you mean 'adamw'?"},
       {with("optimizer: {momentum: 0.9}"),
-       "c.yaml:3: optimizer.momentum: applies only when optimizer.type is SGD, RMSprop or LARS, and optimizer.type is "
+       "c.yaml:3: optimizer.momentum: applies only when optimizer.type is SGD, RMSprop, LARS or Muon, and "
+       "optimizer.type is "
        "AdamW; "
        "remove one of the two"},
       {with("optimizer: {type: SGD, nesterov: true}"),
@@ -126,7 +127,8 @@ TEST(Config, EveryMistakeOfAnOptimizerIsNamedWithItsPlace) {
       {with("optimizer: {type: OneBitLamb}"),
        "c.yaml:3: optimizer.type: expects AdamW, SGD, Adam, HFAdamW, TFAdamW, SparseAdam, Adamax, NAdam, RAdam, "
        "Adagrad, "
-       "Adadelta, RMSprop, Rprop, ASGD, Lion, Adam8bit, AdamW8bit, LAMB, LARS, Adafactor or LBFGS, got 'OneBitLamb'"},
+       "Adadelta, RMSprop, Rprop, ASGD, Lion, Adam8bit, AdamW8bit, LAMB, LARS, Adafactor, ScheduleFreeAdamW, Muon or "
+       "LBFGS, got 'OneBitLamb'"},
       {with("optimizer:\n  type: LBFGS\n  max_iter: 0"),
        "c.yaml:5: optimizer.max_iterations: expects a whole number from 1 to 100000, got '0'"},
       {with("optimizer: {type: LBFGS, history: 0}"),
@@ -135,8 +137,8 @@ TEST(Config, EveryMistakeOfAnOptimizerIsNamedWithItsPlace) {
        "c.yaml:3: optimizer.line_search: expects none or strong_wolfe, got 'wolfe'"},
       {with("optimizer: {type: LBFGS, weight_decay: 0.1}"),
        "c.yaml:3: optimizer.weight_decay: applies only when optimizer.type is AdamW, HFAdamW, TFAdamW, AdamW8bit, "
-       "LAMB, SGD, Adam, Adamax, NAdam, RAdam, Adagrad, Adadelta, RMSprop, ASGD, Lion, Adam8bit, LARS or Adafactor, "
-       "and optimizer.type is LBFGS; remove one of the two"},
+       "LAMB, SGD, Adam, Adamax, NAdam, RAdam, Adagrad, Adadelta, RMSprop, ASGD, Lion, Adam8bit, LARS, Adafactor, "
+       "ScheduleFreeAdamW or Muon, and optimizer.type is LBFGS; remove one of the two"},
       {with("optimizer: {history: 5}"),
        "c.yaml:3: optimizer.history: applies only when optimizer.type is LBFGS, and optimizer.type is AdamW; remove "
        "one of the two"},
@@ -159,12 +161,22 @@ TEST(Config, EveryMistakeOfAnOptimizerIsNamedWithItsPlace) {
        "sharding.offload_optimizer to true"},
       {with("optimizer: {type: LBFGS}\nscheduler: {type: OneCycleLR, cycle_momentum: true}"),
        "c.yaml:4: scheduler.cycle_momentum: LBFGS has neither momentum nor betas; set cycle_momentum to false"},
+      {with("optimizer: {type: Muon, matrices: some}"),
+       "c.yaml:3: optimizer.matrices: expects hidden, all or none, got 'some'; did you mean 'none'?"},
+      {with("optimizer: {type: ScheduleFreeAdamW}\nscheduler: {type: OneCycleLR, cycle_momentum: true}"),
+       "c.yaml:4: scheduler.cycle_momentum: the weights of ScheduleFreeAdamW follow from one beta1 of all steps; set "
+       "cycle_momentum to false"},
+      {with("optimizer: {type: ScheduleFreeAdamW, groups: [{match: bias, betas: [0.5, 0.9]}]}"),
+       "c.yaml:3: optimizer.groups: ScheduleFreeAdamW: no group can have options of its own, since all elements share "
+       "a "
+       "number that follows from them"},
       {with("optimizer: {type: LARS, trust_coefficient: 0}"),
        "c.yaml:3: optimizer.trust_coefficient: expects a number > 0, got '0'"},
       {with("optimizer: {type: Rprop, weight_decay: 0.1}"),
        "c.yaml:3: optimizer.weight_decay: applies only when optimizer.type is AdamW, HFAdamW, TFAdamW, AdamW8bit, "
        "LAMB, "
-       "SGD, Adam, Adamax, NAdam, RAdam, Adagrad, Adadelta, RMSprop, ASGD, Lion, Adam8bit, LARS or Adafactor, and "
+       "SGD, Adam, Adamax, NAdam, RAdam, Adagrad, Adadelta, RMSprop, ASGD, Lion, Adam8bit, LARS, Adafactor, "
+       "ScheduleFreeAdamW or Muon, and "
        "optimizer.type is Rprop; remove one of the two"},
       {with("optimizer: {type: AdamW8bit, min_8bit_size: 100}"),
        "c.yaml:3: optimizer.min_8bit_size: expects a whole number >= 256, got '100'"},

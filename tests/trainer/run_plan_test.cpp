@@ -24,9 +24,17 @@ constexpr const char* kSmallBlocks = "AdamW8bit, min_8bit_size: 256";
 
 constexpr const char* kWithAverages = "AdamW}\nema: {decay: 0.9}\nswa: {start: 2";
 
-constexpr std::pair<const char*, const char*> kRuns[] = {
-    {"ddp-fp32", kWithAverages}, {"zero3-bf16", kWithAverages}, {"ddp-fp32", "AdamW"},   {"zero1-bf16", "AdamW"},
-    {"zero2-bf16", "AdamW"},     {"zero3-fp32", "AdamW"},       {"zero3-bf16", "AdamW"}, {"zero2-bf16", kSmallBlocks}};
+constexpr std::pair<const char*, const char*> kRuns[] = {{"ddp-fp32", kWithAverages},
+                                                         {"zero3-bf16", kWithAverages},
+                                                         {"ddp-fp32", "AdamW"},
+                                                         {"zero1-bf16", "AdamW"},
+                                                         {"zero2-bf16", "AdamW"},
+                                                         {"zero3-fp32", "AdamW"},
+                                                         {"zero3-bf16", "AdamW"},
+                                                         {"zero2-bf16", kSmallBlocks},
+                                                         {"ddp-bf16", "Muon"},
+                                                         {"zero3-fp32", "Muon"},
+                                                         {"zero2-fp32", "ScheduleFreeAdamW"}};
 
 TEST(RunPlan, OfTwoAndThreeRanksIsWhatTheyMeasure) {
   for (const int ranks : {2, 3})

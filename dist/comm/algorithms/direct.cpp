@@ -52,6 +52,7 @@ Schedule direct_all_gather(const CollectiveShape& shape) {
 const Algorithm kDirect = {"direct",
                            "by rank, in one sum that is rounded once",
                            "all-reduce: sends 2 f S in 2 steps of n - 1 messages",
+                           true,
                            direct_all_reduce,
                            direct_reduce_scatter,
                            direct_all_gather};

@@ -57,6 +57,7 @@ Schedule flat_all_gather(const CollectiveShape& shape) {
 const Algorithm kFlat = {"flat",
                          "by rank, in one sum that is rounded once",
                          "rank 0 receives and sends (n - 1) S",
+                         true,
                          flat_all_reduce,
                          flat_reduce_scatter,
                          flat_all_gather};

@@ -102,6 +102,7 @@ Schedule halving_all_gather(const CollectiveShape& shape) {
 const Algorithm kHalving = {"halving",
                             "by halves of the group, from the widest to pairs, rounded at each",
                             "all-reduce: about 2 f S in 2 log2(n) steps",
+                            false,
                             halving_all_reduce,
                             halving_reduce_scatter,
                             halving_all_gather};

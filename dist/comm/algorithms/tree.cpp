@@ -71,6 +71,7 @@ Schedule tree_all_gather(const CollectiveShape& shape) {
 const Algorithm kTree = {"tree",
                          "pairs, then pairs of pairs, rounded at each",
                          "all-reduce: S up and log2(n) S down in 2 log2(n) steps",
+                         false,
                          tree_all_reduce,
                          tree_reduce_scatter,
                          tree_all_gather};

@@ -8,12 +8,13 @@ namespace keel::collectives {
 // Writes the schedule of one rank.
 class Writer {
  public:
-  explicit Writer(const CollectiveShape& shape) : shape_(shape), whole_{0, shape.count} {}
+  explicit Writer(const CollectiveShape& shape)
+      : shape_(shape), whole_{0, shape.count}, cut_(shape.count, shape.size, shape.counts) {}
 
   int rank() const { return shape_.rank; }
   int size() const { return shape_.size; }
   Span whole() const { return whole_; }
-  Span shard(int i) const { return part(whole_, size(), i); }
+  Span shard(int i) const { return cut_.of(i); }
   int next() const { return (rank() + 1) % size(); }
   int previous() const { return (rank() + size() - 1) % size(); }
 
@@ -43,6 +44,7 @@ class Writer {
  private:
   const CollectiveShape& shape_;
   Span whole_;
+  Cut cut_;
   Schedule schedule_;
 };
 

@@ -1,5 +1,7 @@
 #include "keel/dist/comm/cuda/nccl_collectives.h"
 
+#include <algorithm>
+
 #include "keel/runtime/device_api.h"
 
 namespace keel::cuda {
@@ -19,7 +21,14 @@ ncclDataType_t type_of(DType dtype) {
 }
 
 ncclRedOp_t op_of(CombineOp op) {
-  return op == CombineOp::sum ? ncclSum : op == CombineOp::maximum ? ncclMax : ncclMin;
+  switch (op) {
+    case CombineOp::maximum: return ncclMax;
+    case CombineOp::minimum: return ncclMin;
+    case CombineOp::product: return ncclProd;
+    case CombineOp::sum:
+    case CombineOp::mean: break;  // finish_mean() divides the sum
+  }
+  return ncclSum;
 }
 
 cudaStream_t stream_of(const NcclRank& own) { return static_cast<cudaStream_t>(own.context.stream().native()); }
@@ -34,15 +43,16 @@ void receive(const NcclRank& own, ncclComm_t comm, const Tensor& x, int from) {
 }
 
 // The shards of a tensor, by rank.
-std::vector<Tensor> shards_of(const NcclRank& own, const Tensor& whole) {
+std::vector<Tensor> shards_of(const NcclRank& own, const Tensor& whole, const Counts& counts) {
+  const Cut cut(whole.numel(), own.size, counts);
   std::vector<Tensor> shards;
-  for (int r = 0; r < own.size; ++r) {
-    const Span span = part({0, whole.numel()}, own.size, r);
-    shards.push_back(whole.flatten().slice(0, span.begin, span.end));
-  }
+  for (int r = 0; r < own.size; ++r) shards.push_back(whole.flatten().slice(0, cut.of(r).begin, cut.of(r).end));
   return shards;
 }
-bool has_equal_shards(const NcclRank& own, const Tensor& whole) { return whole.numel() % own.size == 0; }
+bool has_equal_shards(const NcclRank& own, const Tensor& whole, const Counts& counts) {
+  if (counts.empty()) return whole.numel() % own.size == 0;
+  return std::count(counts.begin(), counts.end(), counts.front()) == own.size;
+}
 
 void copy(const Tensor& from, const Tensor& to) {
   if (from.numel() != 0 && from.raw() != to.raw())
@@ -51,7 +61,7 @@ void copy(const Tensor& from, const Tensor& to) {
 
 }  // namespace
 
-void queue_schedule(const NcclRank& own, const Schedule& schedule, const Collective& collective) {
+void queue_schedule(const NcclRank& own, const Schedule& schedule, const Collective& collective, CombineOp op) {
   const Tensor scratch =
       schedule.scratch == 0 ? Tensor() : empty(own.context, {schedule.scratch}, collective.dtype(), Purpose::workspace);
   const auto at = [&](const Piece& piece) {
@@ -70,7 +80,7 @@ void queue_schedule(const NcclRank& own, const Schedule& schedule, const Collect
       std::vector<Tensor> terms;
       for (const Piece& term : combination.terms) terms.push_back(at(term));
       if (terms.size() == 1) copy(terms.front(), at(combination.result));
-      else kernels::combine({terms, at(combination.result), collective.op});
+      else kernels::combine({terms, at(combination.result), op});
     }
   }
 }
@@ -85,14 +95,14 @@ void queue_all_reduce(const NcclRank& own, const Collective& c) {
 
 void queue_reduce_scatter(const NcclRank& own, const Collective& c) {
   if (c.input.numel() == 0) return;
-  if (has_equal_shards(own, c.input)) {
+  if (has_equal_shards(own, c.input, c.counts)) {
     own.nccl.call("ncclReduceScatter", [&](ncclComm_t comm) {
       return ncclReduceScatter(c.input.raw(), c.output.raw(), count_of(c.output), type_of(c.dtype()), op_of(c.op), comm,
                                stream_of(own));
     });
     return;
   }
-  const std::vector<Tensor> shards = shards_of(own, c.input);
+  const std::vector<Tensor> shards = shards_of(own, c.input, c.counts);
   own.nccl.group([&](ncclComm_t comm) {
     for (int owner = 0; owner < own.size; ++owner) {
       const Tensor& shard = shards[static_cast<std::size_t>(owner)];
@@ -106,15 +116,25 @@ void queue_reduce_scatter(const NcclRank& own, const Collective& c) {
   });
 }
 
-void queue_all_gather(const NcclRank& own, const Tensor& shard, const Tensor& whole) {
+void queue_reduce(const NcclRank& own, const Collective& c) {
+  if (c.input.numel() == 0) return;
+  // Elsewhere than at the root nothing is received.
+  std::byte* const result = c.output.defined() ? c.output.raw() : c.input.raw();
+  own.nccl.call("ncclReduce", [&](ncclComm_t comm) {
+    return ncclReduce(c.input.raw(), result, count_of(c.input), type_of(c.dtype()), op_of(c.op), c.peer, comm,
+                      stream_of(own));
+  });
+}
+
+void queue_all_gather(const NcclRank& own, const Tensor& shard, const Tensor& whole, const Counts& counts) {
   if (whole.numel() == 0) return;
-  if (has_equal_shards(own, whole)) {
+  if (has_equal_shards(own, whole, counts)) {
     own.nccl.call("ncclAllGather", [&](ncclComm_t comm) {
       return ncclAllGather(shard.raw(), whole.raw(), count_of(shard), type_of(whole.dtype()), comm, stream_of(own));
     });
     return;
   }
-  const std::vector<Tensor> places = shards_of(own, whole);
+  const std::vector<Tensor> places = shards_of(own, whole, counts);
   own.nccl.group([&](ncclComm_t comm) {
     for (int owner = 0; owner < own.size; ++owner) {
       const Tensor& place = places[static_cast<std::size_t>(owner)];
@@ -146,11 +166,13 @@ void queue_messages(const NcclRank& own, std::span<const Collective> messages) {
 std::int64_t elements_passed_on(const CollectiveShape& shape, CollectiveKind kind, int root) {
   if (shape.size == 1) return 0;
   const int next = (shape.rank + 1) % shape.size;
-  const auto all_but = [&](int rank) { return shape.count - part({0, shape.count}, shape.size, rank).count(); };
+  const Cut cut(shape.count, shape.size, shape.counts);
+  const auto all_but = [&](int rank) { return shape.count - cut.of(rank).count(); };
   switch (kind) {
     case CollectiveKind::reduce_scatter: return all_but(shape.rank);
     case CollectiveKind::all_gather: return all_but(next);
     case CollectiveKind::all_reduce: return all_but(shape.rank) + all_but(next);
+    case CollectiveKind::reduce: return shape.rank == root ? 0 : shape.count;
     case CollectiveKind::broadcast: return next == root ? 0 : shape.count;
     default: return 0;
   }

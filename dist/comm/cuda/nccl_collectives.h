@@ -17,14 +17,15 @@ struct NcclRank {
   Context context;
 };
 
-// A schedule's messages, step by step: the transfers of a step are one operation, its combinations kernels.
-void queue_schedule(const NcclRank& own, const Schedule& schedule, const Collective& collective);
+// A schedule's messages, step by step: the transfers of a step are one operation, its combinations kernels of `op`.
+void queue_schedule(const NcclRank& own, const Schedule& schedule, const Collective& collective, CombineOp op);
 
-// What NCCL does by itself. Shards may differ in length; an output may lie in its place of the input, and an input in
-// its place of the output.
+// What NCCL does by itself, but for the division of a mean. Shards may differ in length, also by counts; an output may
+// lie in its place of the input, and an input in its place of the output.
 void queue_all_reduce(const NcclRank& own, const Collective& collective);
 void queue_reduce_scatter(const NcclRank& own, const Collective& collective);
-void queue_all_gather(const NcclRank& own, const Tensor& shard, const Tensor& whole);
+void queue_reduce(const NcclRank& own, const Collective& collective);
+void queue_all_gather(const NcclRank& own, const Tensor& shard, const Tensor& whole, const Counts& counts = {});
 void queue_broadcast(const NcclRank& own, const Tensor& x, int root);
 // Queues sends and receives that are under way together; between two ranks the k-th send meets the k-th receive.
 void queue_messages(const NcclRank& own, std::span<const Collective> messages);

@@ -86,6 +86,13 @@ std::vector<double> everything(Communicator& comm, DType dtype, Lie lie = Lie::a
     const Tensor received = room(parts);
     comm.all_to_all(mine(parts), received).wait();
     keep(received);
+    const Tensor reduced = mine(count), all = room(parts), own_part = room(parts / n);
+    comm.reduce(reduced, reduced, n / 2, CombineOp::maximum).wait();
+    keep(reduced);
+    comm.gather(mine(parts / n), all, n - 1).wait();
+    keep(all);
+    comm.scatter(mine(parts), own_part, 0).wait();
+    keep(own_part);
     comm.barrier();
   }
   const Traffic traffic = comm.traffic();
@@ -232,7 +239,8 @@ TEST(CombineSpans, HasTheBitsOfTheKernel) {
   const Context context = testing::context(1);
   const double inf = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64, DType::i32, DType::i64, DType::u8}) {
-    for (const CombineOp op : {CombineOp::sum, CombineOp::maximum, CombineOp::minimum}) {
+    for (const CombineOp op :
+         {CombineOp::sum, CombineOp::maximum, CombineOp::minimum, CombineOp::product, CombineOp::mean}) {
       for (int n = 1; n <= 9; ++n) {
         constexpr std::int64_t kCount = 3'001;
         std::vector<Tensor> terms;

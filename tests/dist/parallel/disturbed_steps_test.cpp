@@ -68,6 +68,18 @@ std::vector<double> trained_in_micro_batches(Communicator& ranks, const ShardedO
   return state_of(engine);
 }
 
+std::vector<double> trained_by(const ElementwiseOptions& optimizer, Communicator& ranks, int number) {
+  const Context context = testing::context(1);
+  UnitNet net;
+  Sharded engine(net, context, ranks, make_elementwise("one", optimizer), stage(number));
+  for (int step = 0; step < 3; ++step) {
+    engine.backward(loss_of(net, engine, ranks, step),
+                    {.weight = part({0, kBatch}, ranks.size(), ranks.rank()).count()});
+    EXPECT_TRUE(engine.step(1e-2).get().taken);
+  }
+  return state_of(engine);
+}
+
 // Codes of weights and of gradients, and secondary shards, in subgroups of two where these divide the ranks.
 std::vector<double> trained_as_zero_plus_plus(Communicator& ranks, int number) {
   const Context context = testing::context(1);
@@ -132,18 +144,14 @@ constexpr Disturbed kDisturbed[] = {
      }},
     {"AdamW8bit",
      [](Communicator& ranks, int number) {
-       const Context context = testing::context(1);
-       UnitNet net;
-       Sharded engine(net, context, ranks,
-                      make_elementwise("AdamW8bit", {.settings = AdamSettings{.decoupled = true, .min_8bit_size = 4096},
-                                                     .weight_decay = 0.1}),
-                      stage(number));
-       for (int step = 0; step < 3; ++step) {
-         engine.backward(loss_of(net, engine, ranks, step),
-                         {.weight = part({0, kBatch}, ranks.size(), ranks.rank()).count()});
-         EXPECT_TRUE(engine.step(1e-2).get().taken);
-       }
-       return state_of(engine);
+       return trained_by({.settings = AdamSettings{.decoupled = true, .min_8bit_size = 4096}, .weight_decay = 0.1},
+                         ranks, number);
+     }},
+    {"Muon", [](Communicator& ranks,
+                int number) { return trained_by({.settings = MuonSettings{}, .weight_decay = 0.1}, ranks, number); }},
+    {"ScheduleFree",
+     [](Communicator& ranks, int number) {
+       return trained_by({.settings = ScheduleFreeSettings{}, .weight_decay = 0.1}, ranks, number);
      }},
     {"Deferred", [](Communicator& ranks, int number) { return trained_in_micro_batches(ranks, stage(number)); }},
     {"ZeroPlusPlus", trained_as_zero_plus_plus},

@@ -348,17 +348,18 @@ TEST(Plan, IsWhatTheEngineCountsInEveryStageRankCountAndOption) {
 
 TEST(Plan, KnowsTheStateOfEveryOptimizer) {
   for (const RuleCase& rule : every_rule())
-    for (const int number : {0, 2}) {
-      ShardedOptions options = stage(number);
-      options.policy = PrecisionPolicy::of(DType::bf16);
-      expect_as_planned(rule.name, cases().front(), 3, options, {.settings = rule.settings});
-    }
+    for (const int number : {0, 2})
+      for (const DType dtype : {DType::bf16, DType::f32}) {
+        ShardedOptions options = stage(number);
+        options.policy = PrecisionPolicy::of(dtype);
+        expect_as_planned(rule.name, cases().front(), 3, options, {.settings = rule.settings});
+      }
 }
 
-TEST(Plan, KnowsWhatOptimizersMeasureInGroups) {
+TEST(Plan, KnowsWhatOptimizersMeasureAndTransformInGroups) {
   for (const RuleCase& rule : every_rule())
     for (const int group : {1, 2, 4}) {
-      if (norm_count(rule.settings) == 0) continue;
+      if (norm_count(rule.settings) == 0 && !std::holds_alternative<MuonSettings>(rule.settings)) continue;
       ShardedOptions options = stage(3);
       options.sharding.group = group;
       expect_as_planned(concat(rule.name, ", groups of ", group), cases().front(), 4, options,

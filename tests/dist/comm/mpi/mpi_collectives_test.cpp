@@ -69,8 +69,65 @@ TEST(MpiCollectives, GiveWhatKeelsOwnGiveForAnyCountAndType) {
             ranks.all_to_all(given(), x).wait();
             return x;
           });
+        both([&](Communicator& ranks) {
+          // Rank r sends (r + i) mod 3 numbers to rank i.
+          std::vector<std::int64_t> counts;
+          std::int64_t sum = 0;
+          for (int i = 0; i < n; ++i) sum += counts.emplace_back(count == 0 ? 0 : (rank + i) % 3);
+          const Tensor x = zeros(context, {sum}, dtype);
+          ranks.all_to_all_v(whole_numbers(context, rank, sum, dtype), x, counts, counts).wait();
+          return x;
+        });
+        const int root = n / 2;
+        // Rank r's part has `count` numbers, and every second rank's one more.
+        for (const std::int64_t more : {0, 1}) {
+          Counts counts;
+          std::int64_t begin = 0, sum = 0;
+          for (int r = 0; r < n; ++r) {
+            if (r == rank) begin = sum;
+            sum += counts.emplace_back(count + more * (r % 2));
+          }
+          const std::int64_t own = counts[static_cast<std::size_t>(rank)];
+          for (const bool in_place : {false, true}) {
+            const auto part_of = [&](const Tensor& all) {
+              return in_place ? all.slice(0, begin, begin + own) : whole_numbers(context, rank, own, dtype);
+            };
+            both([&](Communicator& ranks) {
+              const Tensor all = whole_numbers(context, rank, sum, dtype);
+              ranks.gather(part_of(all), all, root, counts).wait();
+              return all;
+            });
+            both([&](Communicator& ranks) {
+              const Tensor all = whole_numbers(context, rank, sum, dtype), own_part = part_of(all);
+              ranks.scatter(all, own_part, root, counts).wait();
+              return own_part;
+            });
+            both([&](Communicator& ranks) {
+              const Tensor all = whole_numbers(context, rank, sum, dtype);
+              ranks.all_gather_v(part_of(all), all, counts).wait();
+              return all;
+            });
+            if (dtype == DType::bf16 || dtype == DType::f16) continue;
+            both([&](Communicator& ranks) {
+              const Tensor all = whole_numbers(context, rank, sum, dtype), own_part = part_of(all);
+              ranks.reduce_scatter_v(all, own_part, counts).wait();
+              return own_part;
+            });
+            both([&](Communicator& ranks) {
+              const Tensor x = whole_numbers(context, rank, sum, dtype);
+              const Tensor out = in_place ? x : zeros(context, {sum}, dtype);
+              ranks.reduce(x, out, root).wait();
+              return rank == root || !in_place ? out : zeros(context, {1}, dtype);
+            });
+          }
+        }
         if (dtype == DType::bf16 || dtype == DType::f16) continue;
-        for (const CombineOp op : {CombineOp::sum, CombineOp::maximum, CombineOp::minimum}) {
+        for (const CombineOp op :
+             {CombineOp::sum, CombineOp::maximum, CombineOp::minimum, CombineOp::product, CombineOp::mean}) {
+          if (op == CombineOp::mean && !is_floating(dtype)) {
+            EXPECT_THROW(library.all_reduce(given(), op), Error);
+            continue;
+          }
           both([&](Communicator& ranks) {
             const Tensor x = given();
             ranks.all_reduce(x, op).wait();

@@ -1,0 +1,88 @@
+#include "keel/dist/parallel/matrix_deal.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace keel {
+namespace {
+
+// Of products: about proportional to the time of a transformation.
+std::int64_t cost_of(const DealtMatrix& matrix) {
+  return matrix.rows * matrix.columns * std::min(matrix.rows, matrix.columns);
+}
+
+void deal_by_cost(std::vector<DealtMatrix>& matrices, int ranks) {
+  std::vector<std::size_t> order(matrices.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, std::ranges::greater(), [&](std::size_t i) { return cost_of(matrices[i]); });
+  std::vector<std::int64_t> load(static_cast<std::size_t>(ranks), 0);
+  for (const std::size_t i : order) {
+    const auto least = std::ranges::min_element(load);
+    matrices[i].owner = static_cast<int>(least - load.begin());
+    *least += cost_of(matrices[i]);
+  }
+}
+
+}  // namespace
+
+ParameterGroup group_of(const GroupRule& groups, const Segment& segment) {
+  ParameterGroup group = groups(segment.name, segment.shape);
+  group.matrices = segment.matrices;
+  return group;
+}
+
+MatrixDeal::MatrixDeal(std::span<const FlatBuffer* const> layout, const Optimizer& optimizer, const GroupRule& groups,
+                       int ranks, bool sharded, DType dtype)
+    : ranks_(ranks), sharded_(sharded && ranks > 1), dtype_(optimizer.matrix_dtype(dtype)) {
+  std::int64_t before = 0;
+  for (std::size_t unit = 0; unit < layout.size(); ++unit) {
+    padded_.push_back(layout[unit]->padded);
+    before_.push_back(before);
+    if (!layout[unit]->trainable) continue;
+    before += layout[unit]->numel;
+    const std::vector<Segment>& segments = layout[unit]->segments;
+    for (std::size_t i = 0; i < segments.size(); ++i) {
+      std::int64_t begin = segments[i].offset;
+      for (const std::int64_t rows : optimizer.matrices(segments[i].shape, group_of(groups, segments[i]))) {
+        const std::int64_t columns = segments[i].shape[1], end = begin + rows * columns;
+        if (begin < end)
+          matrices_.push_back({.unit = unit, .segment = i, .place = {begin, end}, .rows = rows, .columns = columns});
+        begin = end;
+      }
+    }
+  }
+  deal_by_cost(matrices_, ranks);
+}
+
+Span MatrixDeal::piece(const DealtMatrix& matrix, int rank) const {
+  if (!sharded_) return matrix.place;
+  const Span shard = part({0, padded_[matrix.unit]}, ranks_, rank);
+  const std::int64_t begin = std::clamp(shard.begin, matrix.place.begin, matrix.place.end);
+  return {begin, std::clamp(shard.end, begin, matrix.place.end)};
+}
+
+std::int64_t MatrixDeal::owned(int rank) const {
+  std::int64_t count = 0;
+  for (const DealtMatrix& matrix : matrices_) count += piece(matrix, rank).count();
+  return count;
+}
+
+std::int64_t MatrixDeal::dealt(int rank) const {
+  std::int64_t count = 0;
+  for (const DealtMatrix& matrix : matrices_) count += matrix.owner == rank ? matrix.place.count() : 0;
+  return count;
+}
+
+std::int64_t MatrixDeal::most_dealt() const {
+  std::int64_t most = 0;
+  for (int rank = 0; rank < ranks_; ++rank) most = std::max(most, dealt(rank));
+  return most;
+}
+
+std::int64_t MatrixDeal::exchanged(int from, int to) const {
+  std::int64_t count = 0;
+  for (const DealtMatrix& matrix : matrices_) count += matrix.owner == to ? piece(matrix, from).count() : 0;
+  return count;
+}
+
+}  // namespace keel
