@@ -67,8 +67,9 @@ class NodeOperation : public GroupOperation {
   bool all_have(Counter counter, std::uint64_t value) {
     waits_for_ = {counter, value};
     if (memory_.all_have(counter, value)) return true;
-    if (++looks_ > kLooksBeforeChecks || looks_ % kLooksPerCheck == 0) group_->transport->check();
-    return false;
+    if (++looks_ <= kLooksBeforeChecks && looks_ % kLooksPerCheck != 0) return false;
+    group_->transport->check();
+    return memory_.all_have(counter, value);  // a check may have let others have the core
   }
   // A rank has given up. Its reason may still be on its way.
   bool hear_why() {
