@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <iostream>
 #include <memory>
 #include <string>
@@ -30,6 +31,8 @@ Examples:
   keel launch --hosts a:8,b:8 comm all_reduce -b 1M -e 1G --json here.json
   keel comm -N 4 --threads --ranks-per-node 2 --algorithms ring,hier     two nodes of two ranks, pretended
   keel comm -N 4 --algorithms ring,rhd --delay 200 --bandwidth 100M      as if on a slower network
+  keel comm reduce gather -N 4 --root all --op max,mean -i 1M -b 1M -e 8M  every root, sizes in steps of 1 MiB
+  keel comm -N 2 --overlap 10 -b 1M               what a rank can compute meanwhile, with ten polls
   keel comm --compare before.json after.json      ratios; * where calls vary less than that
   keel comm --from here.json --plot here.svg
   keel comm --from two.json,four.json --predict 16,64 --ranks-per-node 4
@@ -58,12 +61,16 @@ int show_files(const CommArguments& arguments) {
   const lab::Report& report = reports.front();
   if (!arguments.csv.empty()) write_text_file(arguments.csv, to_csv(report));
   if (!arguments.plot.empty()) write_text_file(arguments.plot, lab::plot(report));
-  const CommTable table(arguments.width());
-  std::string_view collective;
+  const bool has_overlap = std::any_of(report.records.begin(), report.records.end(), [](const lab::Record& record) {
+    const std::optional<lab::Timing>& timing = record.out_of_place ? record.out_of_place : record.in_place;
+    return timing && timing->overlap;
+  });
+  const CommTable table(arguments.width(), has_overlap);
+  std::string asked;
   for (const lab::Record& record : report.records) {
-    if (record.collective != collective)
-      std::cout << printable_lines(table.header(record.collective, record.ranks, arguments.from.front()));
-    collective = record.collective;
+    if (asked_of(record) != asked)
+      std::cout << printable_lines(table.header(asked_of(record), record.ranks, arguments.from.front()));
+    asked = asked_of(record);
     std::cout << printable_lines(table.row(record));
   }
   if (!report.complete) std::cout << "# the run ended before all was measured\n";
@@ -90,8 +97,20 @@ std::vector<Option> options_of(CommArguments& arguments) {
       {"-b,--begin", "BYTES", &arguments.begin, "Smallest size."},
       {"-e,--end", "BYTES", &arguments.end, "Largest size."},
       {"-f,--factor", "", &arguments.factor, "From one size to the next."},
+      {"-i,--step", "BYTES", &arguments.step, "The same as a fixed number of bytes."},
       {"--algorithms", "NAME", &arguments.algorithms, "Who does it, or all."},
       {"--dtype", "NAME", &arguments.dtypes, "f32, bf16, f16, f64, i32, i64, u8."},
+      {"-o,--op", "NAME", &arguments.ops, "How numbers are combined: sum, maximum, minimum, product, mean, or all."},
+      {"-r,--root", "RANK", &arguments.root, "Who gives or gets all, where one does; or all, one after the other."},
+      {"-m,--at-once",
+       "N",
+       {&arguments.at_once, 1, 1024},
+       "Calls that begin together; times and bytes are those of one."},
+      {"--overlap",
+       "POLLS",
+       {&arguments.polls, CommArguments::kNoOverlap, 1'000'000},
+       "What a rank can compute while a call is under way, with so many polls meanwhile."},
+      {"--barrier,--no-barrier", "", &arguments.barrier, "Let all ranks meet before each call; no part of its time."},
       {"-n,--iters",
        "N",
        {&arguments.calls, 1, 1'000'000},

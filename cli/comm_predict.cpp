@@ -45,7 +45,7 @@ std::string prediction_text(const std::vector<lab::Report>& reports, const std::
                             int ranks_per_node) {
   std::set<SeriesKey> series;
   for (const lab::Report& report : reports)
-    for (const lab::Record& record : report.records) series.insert({record.collective, record.algorithm, record.dtype});
+    for (const lab::Record& record : report.records) series.insert({asked_of(record), record.algorithm, record.dtype});
   std::string text;
   std::set<std::string> without;
   for (const SeriesKey& key : series) {

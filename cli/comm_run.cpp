@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <iostream>
 #include <map>
+#include <numeric>
 #include <set>
 #include <thread>
 
@@ -38,20 +39,6 @@ using Clock = std::chrono::steady_clock;
 constexpr auto kBetweenFiles = std::chrono::seconds(1);
 constexpr int kSignalExit = 128;
 
-template <class T>
-void add_once(std::vector<T>& to, T value) {
-  if (std::find(to.begin(), to.end(), value) == to.end()) to.push_back(value);
-}
-
-DType find_dtype(const std::string& name) {
-  std::vector<std::string_view> names;
-  for (int i = 0; i < kDTypeCount; ++i) names.push_back(name_of(static_cast<DType>(i)));
-  const std::string near = nearest(name, names);
-  if (std::find(names.begin(), names.end(), name) == names.end() && !near.empty())
-    throw Error(concat("there is no dtype '", name, "', did you mean '", near, "'?"));
-  return parse_dtype(name);
-}
-
 // Said before anything is measured.
 void check_folder_of(const std::string& path, const char* option) {
   if (path.empty()) return;
@@ -61,16 +48,6 @@ void check_folder_of(const std::string& path, const char* option) {
                 ErrorKind::io);
 }
 
-// "2:50": a rank, and a number.
-std::pair<int, double> rank_and_number(const std::string& text, const char* option) {
-  int rank = -1, end = 0;
-  double value = -1;
-  const bool is_sound = std::sscanf(text.c_str(), "%d:%lf%n", &rank, &value, &end) == 2 &&
-                        end == static_cast<int>(text.size()) && rank >= 0 && value >= 0 && value <= 1e9;
-  KEEL_CHECK(is_sound, option, " expects a rank and a number, as in 2:50; got '", text.substr(0, 60), "'");
-  return {rank, value};
-}
-
 std::string now_in_utc() {
   const std::time_t now = std::time(nullptr);
   std::tm parts = {};
@@ -78,29 +55,6 @@ std::string now_in_utc() {
   char text[32];
   std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
   return text;
-}
-
-std::string joined(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : ",") + word;
-  return text;
-}
-
-lab::Texts options_of(const CommArguments& arguments) {
-  return {{"collectives", joined(arguments.collectives)},
-          {"algorithms", joined(arguments.algorithms)},
-          {"dtypes", joined(arguments.dtypes)},
-          {"begin", arguments.begin},
-          {"end", arguments.end},
-          {"factor", fmt::format("{}", arguments.factor)},
-          {"calls", arguments.calls == 0 ? "automatic" : fmt::format("{}", arguments.calls)},
-          {"warmup", fmt::format("{}", arguments.warmup)},
-          {"check", arguments.check ? "yes" : "no"},
-          {"device", arguments.device},
-          {"delay", arguments.network.delay_us == 0 ? "" : fmt::format("{} us", arguments.network.delay_us)},
-          {"bandwidth", arguments.network.bandwidth},
-          {"late", arguments.late},
-          {"corrupt", arguments.corrupt}};
 }
 
 class CommRun {
@@ -143,7 +97,7 @@ class CommRun {
       check_folder_of(arguments_.csv, "--csv");
       check_folder_of(arguments_.plot, "--plot");
     }
-    for (const int rank : {wish_.late_rank, wish_.corrupted_rank})
+    for (const int rank : {wish_.late_rank, wish_.corrupted_rank, wish_.root})
       KEEL_CHECK(rank < n, "there is no rank ", rank, " among ", n);
     for (int r = 0; arguments_.ranks_per_node > 0 && r < n; ++r) nodes_.push_back(r / arguments_.ranks_per_node);
     const std::vector<int>& nodes = ranks_.nodes();
@@ -191,7 +145,7 @@ class CommRun {
                         {"compiler", concat(build.compiler, ", ", build.flags)},
                         {"cuda", std::string(build_part("CUDA")->state)},
                         {"mpi", mpi_version()}};
-    report_.options = options_of(arguments_);
+    report_.options = texts_of(arguments_);
     report_.environment = lab::read_environment();
     report_.started = now_in_utc();
   }
@@ -238,59 +192,88 @@ class CommRun {
       return skip("sendrecv needs two ranks: none sends to itself");
     const std::vector<const Entered*> entered = those_for(exercise);
     if (entered.empty()) return;
-    if (ranks_.rank() == 0) std::cout << table_.header(exercise.name, ranks_.size(), where_) << std::flush;
+    for (const CombineOp op : exercise.adds() ? wish_.ops : std::vector{CombineOp::sum})
+      for (const int root : roots_of(exercise))
+        if (!measure_sizes(exercise, entered, {op, root})) return;
+  }
+  std::vector<int> roots_of(const lab::Exercise& exercise) const {
+    if (!exercise.has_root()) return {0};
+    if (wish_.root >= 0) return {wish_.root};
+    std::vector<int> all(static_cast<std::size_t>(ranks_.size()));
+    std::iota(all.begin(), all.end(), 0);
+    return all;
+  }
+
+  // False where the run is to end.
+  bool measure_sizes(const lab::Exercise& exercise, const std::vector<const Entered*>& entered,
+                     const lab::CallOptions& options) {
+    const std::string asked = asked_of(new_record(exercise, options));
+    if (ranks_.rank() == 0) std::cout << table_.header(asked, ranks_.size(), where_) << std::flush;
     for (const DType dtype : wish_.dtypes) {
-      const std::int64_t most = count_in(exercise, wish_.sizes.back(), dtype, ranks_.size());
+      const std::int64_t most = arguments_.at_once * count_in(exercise, wish_.sizes.back(), dtype, ranks_.size());
       const Tensor first = zeros(context_, {most}, dtype), second = zeros(context_, {most}, dtype);
       std::int64_t last = -1;
       for (const std::int64_t bytes : wish_.sizes) {
         const std::int64_t count = count_in(exercise, bytes, dtype, ranks_.size());
-        if (count == 0 && bytes != 0) {
+        if (count == 0 && bytes != 0 && exercise.kind != CollectiveKind::barrier) {
           skip(concat(exercise.name, " of ", dtype, ": of less than ",
                       static_cast<std::int64_t>(size_of(dtype)) *
-                          (exercise.kind == CollectiveKind::all_to_all ? ranks_.size() : 1),
+                          (exercise.kind == CollectiveKind::all_to_all && !exercise.by_counts ? ranks_.size() : 1),
                       " bytes a rank has no element"));
           continue;
         }
         if (std::exchange(last, count) == count) continue;
         for (const Entered* one : entered)
-          if (!measure_size(exercise, *one, dtype, count, first, second)) return;
+          if (!measure_size(exercise, *one, options, dtype, count, first, second)) return false;
       }
     }
+    return true;
+  }
+  Record new_record(const lab::Exercise& exercise, const lab::CallOptions& options) const {
+    Record record;
+    record.collective = exercise.name;
+    record.ranks = ranks_.size();
+    if (exercise.adds()) record.op = name_of(options.op);
+    if (exercise.has_root()) record.root = options.root;
+    record.at_once = arguments_.at_once;
+    return record;
   }
 
   // False where the run is to end.
-  bool measure_size(const lab::Exercise& exercise, const Entered& entered, DType dtype, std::int64_t count,
-                    const Tensor& first, const Tensor& second) {
+  bool measure_size(const lab::Exercise& exercise, const Entered& entered, const lab::CallOptions& call_options,
+                    DType dtype, std::int64_t count, const Tensor& first, const Tensor& second) {
     for (const int signal : gather_values(ranks_, signal_()))
       if (signal != 0) stopped_ = signal;
     if (stopped_ != 0) return false;
-    if (const std::string why = why_no_dtype(exercise, entered, dtype); !why.empty()) {
+    if (const std::string why = why_no_dtype(exercise, entered, call_options.op, dtype); !why.empty()) {
       skip(concat(entered.contestant->name, ": ", why));
       return true;
     }
     lab::MeasureOptions options{.calls = arguments_.calls, .warmup = arguments_.warmup, .check = arguments_.check};
     if (arguments_.calls != 0) options.seconds = 0;
+    options.barrier = arguments_.barrier;
+    if (arguments_.polls != CommArguments::kNoOverlap) options.polls = arguments_.polls;
     if (wish_.late_rank == ranks_.rank())
       options.before_call = [this] {
         std::this_thread::sleep_for(std::chrono::duration<double, std::milli>(wish_.late_ms));
       };
-    Record record;
-    record.collective = exercise.name;
+    Record record = new_record(exercise, call_options);
     record.algorithm = entered.contestant->name;
     record.dtype = name_of(dtype);
-    record.ranks = ranks_.size();
     record.count = count;
     record.bytes = count * static_cast<std::int64_t>(size_of(dtype));
     for (const lab::Variant& variant : lab::variants()) {
       const bool in_place = variant.place == &Record::in_place;
       if (!(in_place ? exercise.in_place : exercise.out_of_place)) continue;
       options.salt = ++salt_;
-      const lab::Call call = make_call(exercise, ranks_, count, in_place, first, second);
-      record.*variant.place = lab::measure(entered.communicator(), ranks_, call, options, clocks_);
+      std::vector<lab::Call> calls;
+      for (std::int64_t begin = 0; static_cast<int>(calls.size()) < arguments_.at_once; begin += count)
+        calls.push_back(make_call(exercise, ranks_, count, in_place, first.slice(0, begin, begin + count),
+                                  second.slice(0, begin, begin + count), call_options));
+      record.*variant.place = lab::measure(entered.communicator(), ranks_, calls, options, clocks_);
       wrong_ += (record.*variant.place)->wrong.value_or(0);
       if (!record.wire_total_bytes && tells_wire(entered)) {
-        const lab::Wire wire = lab::count_wire(*entered.own, ranks_, call);
+        const lab::Wire wire = lab::count_wire(*entered.own, ranks_, calls.front());
         record.wire_inside_bytes = wire.inside;
         record.wire_between_bytes = wire.between;
         record.wire_total_bytes = wire.total;
@@ -306,10 +289,12 @@ class CommRun {
   bool tells_wire(const Entered& entered) const {
     return !entered.contestant->algorithm.empty() || path_ == lab::Path::nccl;
   }
-  std::string why_no_dtype(const lab::Exercise& exercise, const Entered& entered, DType dtype) const {
+  std::string why_no_dtype(const lab::Exercise& exercise, const Entered& entered, CombineOp op, DType dtype) const {
     const bool is_half = dtype == DType::bf16 || dtype == DType::f16;
     const bool is_mpi = entered.contestant->algorithm.empty() && path_ != lab::Path::nccl;
-    if (is_mpi && is_half && exercise.adds) return concat("MPI has no sum of ", dtype);
+    if (is_mpi && is_half && exercise.adds()) return concat("MPI has no sum of ", dtype);
+    if (is_mpi && exercise.adds() && op == CombineOp::mean && !is_floating(dtype))
+      return concat("MPI has no mean of ", dtype);
     return {};
   }
 
@@ -341,7 +326,7 @@ class CommRun {
   std::vector<Entered> entered_;
   std::set<std::string> said_;
   std::string where_;
-  CommTable table_{arguments_.width()};
+  CommTable table_{arguments_.width(), arguments_.polls != CommArguments::kNoOverlap};
   Report report_;
   Clock::time_point saved_ = Clock::now();
   std::uint32_t salt_ = 0;
@@ -350,32 +335,6 @@ class CommRun {
 };
 
 }  // namespace
-
-CommWish read_wish(const CommArguments& arguments) {
-  CommWish wish;
-  for (const std::string& name : arguments.collectives) {
-    if (name == "all")
-      for (const lab::Exercise& exercise : lab::exercises()) add_once(wish.exercises, &exercise);
-    else add_once(wish.exercises, &lab::find_exercise(name));
-  }
-  for (const std::string& name : arguments.algorithms) {
-    if (name == "all")
-      for (const AlgorithmName& one : algorithm_names()) add_once(wish.contestants, &one);
-    else add_once(wish.contestants, &find_algorithm_name(name));
-  }
-  for (const std::string& name : arguments.dtypes) add_once(wish.dtypes, find_dtype(name));
-  wish.link = link_of(arguments.network);
-  wish.sizes = lab::size_sweep(lab::parse_size(arguments.begin), lab::parse_size(arguments.end), arguments.factor);
-  if (!arguments.late.empty()) std::tie(wish.late_rank, wish.late_ms) = rank_and_number(arguments.late, "--late");
-  if (!arguments.corrupt.empty()) {
-    double element = 0;
-    std::tie(wish.corrupted_rank, element) = rank_and_number(arguments.corrupt, "--corrupt");
-    wish.corrupted_element = static_cast<std::int64_t>(element);
-    KEEL_CHECK(arguments.check, "--corrupt shows what the check finds, and --no-check switches it off");
-    KEEL_CHECK(choose_device(arguments.device).type == DeviceType::cpu, "--corrupt is for results on the processor");
-  }
-  return wish;
-}
 
 int measure_ranks(Communicator& ranks, const CommArguments& arguments, const std::function<int()>& signal) {
   return CommRun(ranks, arguments, signal).run();

@@ -18,6 +18,7 @@ struct Column {
   std::string_view meaning;  // empty: that of the first column of this name
 };
 constexpr int kInPlace = 3;  // the rank of its columns
+constexpr int kOverlap = 8;
 constexpr Column kColumns[] = {
     {"size", "(B)", 11, 0, "S: bytes of the whole tensor, the larger of what a rank gives and gets"},
     {"count", "(elements)", 11, 5, "of the whole tensor"},
@@ -31,6 +32,7 @@ constexpr Column kColumns[] = {
     {"algbw", "(GB/s)", 8, kInPlace, ""},
     {"busbw", "(GB/s)", 8, kInPlace, ""},
     {"#wrong", "", 7, kInPlace, ""},
+    {"overlap", "(%)", 8, kOverlap, "share of a call's time that a rank has for computing; with --overlap"},
     {"min", "(us)", 10, 6, "the fastest rank's mean; this and what follows: out of place, where that is offered"},
     {"max", "(us)", 10, 6, "the slowest rank's mean"},
     {"p50", "(us)", 10, 2, "median of calls, each as its slowest rank saw it"},
@@ -83,9 +85,10 @@ std::string explain_contestants() {
   return text;
 }
 
-CommTable::CommTable(int width) {
+CommTable::CommTable(int width, bool shows_overlap) {
   std::vector<ColumnWish> wishes;
-  for (const Column& column : kColumns) wishes.push_back({column.width, column.rank});
+  for (const Column& column : kColumns)
+    wishes.push_back({column.width, shows_overlap && column.rank == kOverlap ? 0 : column.rank});
   shown_ = columns_that_fit(wishes, width);
 }
 
@@ -97,13 +100,13 @@ std::string CommTable::line_of(const std::vector<std::string>& cells) const {
   return line + '\n';
 }
 
-std::string CommTable::header(std::string_view collective, std::int64_t ranks, std::string_view where) const {
+std::string CommTable::header(std::string_view asked, std::int64_t ranks, std::string_view where) const {
   std::vector<std::string> heads, units;
   for (const Column& column : kColumns) {
     heads.emplace_back(column.head);
     units.emplace_back(column.unit);
   }
-  std::string text = fmt::format("# {} among {} rank{}, {}\n", collective, ranks, ranks == 1 ? "" : "s", where);
+  std::string text = fmt::format("# {} among {} rank{}, {}\n", asked, ranks, ranks == 1 ? "" : "s", where);
   if (shown_[kFirstInPlace]) {
     // Above the four columns of each.
     int before = 0, four = 0;
@@ -123,6 +126,7 @@ std::string CommTable::row(const Record& record) const {
   add_timing(cells, shown_[kFirstInPlace] ? record.out_of_place : one);
   add_timing(cells, record.in_place);
   const Timing timing = one.value_or(Timing{});
+  cells.push_back(timing.overlap ? fmt::format("{:.0f}", *timing.overlap) : "-");
   for (const double value : {timing.min_us, timing.max_us, timing.p50_us, timing.p95_us})
     cells.push_back(number(value));
   cells.push_back(optional_number(record.wire_inside_bytes));
@@ -144,7 +148,7 @@ std::string comparison_text(const lab::Comparison& comparison, const std::string
     beyond += one.is_beyond_spread;
     std::size_t at = 0;
     for (const std::string& cell :
-         {one.record->collective, one.record->algorithm, one.record->dtype, fmt::format("{}", one.record->ranks),
+         {asked_of(*one.record), one.record->algorithm, one.record->dtype, fmt::format("{}", one.record->ranks),
           fmt::format("{}", one.record->bytes), std::string(one.variant), number(one.first_us), number(one.second_us),
           fmt::format("{:.2f}", one.ratio), std::string(one.is_beyond_spread ? "*" : "")})
       columns[at++].cells.push_back(cell);

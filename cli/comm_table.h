@@ -18,8 +18,9 @@ std::string explain_contestants();
 // place where that alone is offered.
 class CommTable {
  public:
-  explicit CommTable(int width);
-  std::string header(std::string_view collective, std::int64_t ranks, std::string_view where) const;
+  // `shows_overlap`: that column is there in any width.
+  explicit CommTable(int width, bool shows_overlap = false);
+  std::string header(std::string_view asked, std::int64_t ranks, std::string_view where) const;
   std::string row(const lab::Record& record) const;
 
  private:

@@ -8,6 +8,7 @@
 namespace keel {
 
 enum class CombineOp : unsigned char { sum, maximum, minimum, product, mean };
+inline constexpr int kCombineOps = 5;
 std::string_view name_of(CombineOp op);
 
 struct CombineArgs {

@@ -30,6 +30,7 @@ class NodeOperation : public GroupOperation {
         dtype_(collective.dtype()),
         element_(size_of(dtype_)),
         adds_(traits_of(collective.kind).adds),
+        scatters_(adds_ && traits_of(collective.kind).gotten == Held::part),
         parts_(collective, group_->rank(), group_->size()),
         input_(collective_.input.defined() ? collective_.input.raw() : nullptr),
         output_(collective_.output.defined() ? collective_.output.raw() : nullptr),
@@ -66,8 +67,9 @@ class NodeOperation : public GroupOperation {
   bool all_have(Counter counter, std::uint64_t value) {
     waits_for_ = {counter, value};
     if (memory_.all_have(counter, value)) return true;
-    if (++looks_ > kLooksBeforeChecks || looks_ % kLooksPerCheck == 0) group_->transport->check();
-    return false;
+    if (++looks_ <= kLooksBeforeChecks && looks_ % kLooksPerCheck != 0) return false;
+    group_->transport->check();
+    return memory_.all_have(counter, value);  // a check may have let others have the core
   }
   // A rank has given up. Its reason may still be on its way.
   bool hear_why() {
@@ -144,7 +146,7 @@ class NodeOperation : public GroupOperation {
   // Every rank brings all that it gives; whoever gets a sum adds it alone.
   bool work_small() {
     if (adds_ && parts_.gets(rank())) {
-      const Span span = collective_.kind == CollectiveKind::reduce_scatter ? own_shard() : parts_.whole();
+      const Span span = scatters_ ? own_shard() : parts_.whole();
       memory_.terms.clear();
       for (int r = 0; r < n(); ++r) memory_.terms.push_back(slot(r).data + bytes(span.begin));
       if (span.count() != 0)
@@ -177,7 +179,7 @@ class NodeOperation : public GroupOperation {
         if ((slot(r).*place).window != window) return false;
       return true;
     };
-    const bool writes = adds_ && collective_.kind != CollectiveKind::reduce_scatter;
+    const bool writes = adds_ && !scatters_;
     return is_common(&NodeArea::Slot::input, parts_.root_gives() && parts_.differ()) &&
            (!writes || is_common(&NodeArea::Slot::output, parts_.root_gets()));
   }
@@ -201,7 +203,7 @@ class NodeOperation : public GroupOperation {
       memory_.results.clear();
       for (int r = 0; r < n(); ++r) memory_.terms.push_back(input_of(r) + bytes(own_shard().begin));
       for (int r = 0; r < n(); ++r) {
-        if (collective_.kind == CollectiveKind::reduce_scatter ? r != rank() : !parts_.gets(r)) continue;
+        if (scatters_ ? r != rank() : !parts_.gets(r)) continue;
         memory_.results.push_back(r == rank() ? result_of_sum(0) : output_of(r) + bytes(own_shard().begin));
       }
       return add(own_shard().count());
@@ -215,8 +217,7 @@ class NodeOperation : public GroupOperation {
   }
   // Where in the output the sums lie that this rank adds, from an element of its shard on.
   std::byte* result_of_sum(std::int64_t element) const {
-    const bool is_alone = collective_.kind == CollectiveKind::reduce_scatter;
-    return output_ + bytes((is_alone ? 0 : own_shard().begin) + element);
+    return output_ + bytes((scatters_ ? 0 : own_shard().begin) + element);
   }
 
   // A round shows the next piece of each shard. Everything that can be done is done, so that no rank waits for another
@@ -263,7 +264,7 @@ class NodeOperation : public GroupOperation {
   }
   std::byte* place(int r, std::uint64_t round, int owner) const { return buffer(r, round) + bytes(owner * piece_); }
   // Whether it gets sums that other ranks have added.
-  bool takes_sums() const { return adds_ && collective_.kind != CollectiveKind::reduce_scatter && parts_.gets(rank()); }
+  bool takes_sums() const { return adds_ && !scatters_ && parts_.gets(rank()); }
 
   void show(std::uint64_t round) const {
     if (!parts_.gives(rank())) return;
@@ -285,7 +286,7 @@ class NodeOperation : public GroupOperation {
     for (int r = 0; r < n(); ++r)
       memory_.terms.push_back(r == rank() ? input_ + bytes(span.begin) : place(r, round, rank()));
     if (parts_.gets(rank())) memory_.results.push_back(result_of_sum(span.begin - own_shard().begin));
-    if (collective_.kind != CollectiveKind::reduce_scatter) memory_.results.push_back(place(rank(), round, rank()));
+    if (!scatters_) memory_.results.push_back(place(rank(), round, rank()));
     add(span.count());
   }
   void take(std::uint64_t round) const {
@@ -334,7 +335,7 @@ class NodeOperation : public GroupOperation {
   NodeMemory& memory_;
   DType dtype_;
   std::size_t element_;
-  bool adds_;
+  bool adds_, scatters_;  // the latter: each rank gets the sum of its own part
   Parts parts_;
   const std::byte* input_;
   std::byte* output_;

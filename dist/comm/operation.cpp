@@ -8,7 +8,7 @@ using Clock = std::chrono::steady_clock;
 
 // A rank that waits looks so often before it lets others have its core. Where the ranks of the node are more than the
 // processors it does not, as another one needs the core for what this one waits for.
-constexpr int kLooks = 50, kFewLooks = 10;  // few where each is a call of the system
+constexpr int kLooks = 64, kFewLooks = 10;  // few where each is a call of the system
 // Beside collectives of groups that may share no transport, whose messages would not wake it.
 // Launchers give a rank a second between asking it to end and ending it.
 constexpr auto kTimeToWorry = std::chrono::milliseconds(400);
@@ -25,7 +25,7 @@ inline void pause_core() {
 void Progress::advance_all_but(const Group& group) noexcept {
   // By index: what a group does may end another one.
   for (std::size_t i = 0; i < groups_.size(); ++i) {
-    if (groups_[i] == &group) continue;
+    if (groups_[i] == &group || groups_[i]->active.empty()) continue;
     try {
       groups_[i]->advance_all();
     } catch (...) {}  // the operation keeps it
@@ -86,6 +86,11 @@ bool GroupOperation::advance() {
   if (failure_) std::rethrow_exception(failure_);
   if (finished_ || advances_) return finished_;
   group_->transport->check_thread();
+  return look();
+}
+
+bool GroupOperation::look() {
+  if (finished_ || advances_) return finished_;
   advances_ = true;
   try {
     if (proceed()) finish();
@@ -105,12 +110,13 @@ void GroupOperation::wait() {
   if (group_->transport->idles_until_news()) looks = kFewLooks;
   if (group_->shares_cores) looks = 0;
   for (;;) {
-    group_->advance_all(this);
+    if (group_->active.size() > 1) group_->advance_all(this);
     if (group_->progress->groups().size() > 1) group_->progress->advance_all_but(*group_);
+    if (failure_) std::rethrow_exception(failure_);
     if (looks > 0) {
       --looks;
       pause_core();
-      if (advance()) return;
+      if (look()) return;
       continue;
     }
     const Clock::duration waited = Clock::now() - began;
@@ -118,7 +124,7 @@ void GroupOperation::wait() {
     if (waited > kTimeToWorry && !has_worried_) worry();
     try {
       group_->transport->idle(group_->progress->is_busy_beside(*group_) ? kIdleBesideOthers : kIdle);
-      if (advance()) return;
+      if (look()) return;
       group_->transport->check();
     } catch (const Error&) {  // a rank is gone, or has failed
       if (!failure_) give_up(std::current_exception());

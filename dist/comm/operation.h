@@ -98,6 +98,8 @@ class GroupOperation : public Operation {
   std::uint32_t number_ = 0;  // for messages
 
  private:
+  // advance() without its checks.
+  bool look();
   void finish();
   std::exception_ptr explained(std::exception_ptr failure) const;
   void give_up(std::exception_ptr failure);

@@ -8,7 +8,7 @@ namespace keel::lab {
 namespace {
 
 bool belong_together(const Record& a, const Record& b) {
-  return a.collective == b.collective && a.algorithm == b.algorithm && a.dtype == b.dtype && a.bytes == b.bytes &&
+  return asked_of(a) == asked_of(b) && a.algorithm == b.algorithm && a.dtype == b.dtype && a.bytes == b.bytes &&
          a.ranks == b.ranks;
 }
 

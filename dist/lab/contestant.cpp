@@ -9,7 +9,7 @@
 namespace keel::lab {
 namespace {
 
-bool has_algorithms(const Exercise& exercise) { return exercise.adds || exercise.kind == CollectiveKind::all_gather; }
+bool has_algorithms(const Exercise& exercise) { return exercise.adds() || exercise.kind == CollectiveKind::all_gather; }
 
 }  // namespace
 
@@ -27,7 +27,8 @@ std::string why_not(const Contestant& contestant, const Exercise& exercise, Path
   if (is_library || is_own) return {};
   if (path == Path::nccl) {
     if (contestant.name == "direct") return "between devices `ordered` is `direct` by messages";
-    if (!exercise.adds) return concat(exercise.name, " between devices is NCCL's own: `ordered` and `backend` show it");
+    if (!exercise.adds())
+      return concat(exercise.name, " between devices is done in one way: `ordered` and `backend` show it");
     return {};
   }
   if (has_algorithms(exercise) || contestant.name == "direct") return {};

@@ -257,7 +257,7 @@ std::vector<CostPoint> cost_points(const Report& report, std::string_view collec
   std::vector<CostPoint> points;
   for (const Record& record : report.records) {
     const std::optional<Timing>& timing = record.out_of_place ? record.out_of_place : record.in_place;
-    if (record.collective != collective || record.algorithm != algorithm || record.dtype != dtype) continue;
+    if (asked_of(record) != collective || record.algorithm != algorithm || record.dtype != dtype) continue;
     if (!timing || !(timing->p50_us > 0)) continue;
     points.push_back({static_cast<int>(record.ranks), std::max(nodes, 1), static_cast<double>(record.bytes),
                       timing->p50_us, spread_of(*timing)});

@@ -6,8 +6,10 @@
 #include <array>
 #include <chrono>
 #include <cmath>
+#include <numeric>
 
 #include "keel/dist/comm/exchange.h"
+#include "keel/dist/lab/busy_work.h"
 #include "keel/dist/lab/known_numbers.h"
 
 namespace keel::lab {
@@ -21,12 +23,17 @@ std::int64_t now() {  // nanoseconds
       .count();
 }
 
-bool is_of_device(const Call& call) { return call.output.device().type != DeviceType::cpu; }
+using Calls = std::span<const Call>;
 
-// Makes the call and returns when it has happened, on a device, too.
-void make_whole(Communicator& measured, const Call& call) {
-  make(measured, call);
-  if (is_of_device(call)) call.output.context().synchronize();
+bool is_of_device(Calls calls) { return calls.front().output.device().type != DeviceType::cpu; }
+
+void finish_on_device(Calls calls) {
+  if (is_of_device(calls)) calls.front().output.context().synchronize();
+}
+// Makes the calls and returns when they have happened, on a device, too.
+void make_whole(Communicator& measured, Calls calls) {
+  make(measured, calls);
+  finish_on_device(calls);
 }
 
 double largest(Communicator& ranks, double mine) {
@@ -38,13 +45,13 @@ double largest(Communicator& ranks, double mine) {
 struct Stamps {
   std::vector<std::int64_t> asked, done;
 
-  void run(Communicator& measured, const Call& call, int calls, const std::function<void()>& before) {
-    asked.resize(static_cast<std::size_t>(calls));
-    done.resize(static_cast<std::size_t>(calls));
+  void run(int times, const std::function<void()>& before, const std::function<void()>& call) {
+    asked.resize(static_cast<std::size_t>(times));
+    done.resize(static_cast<std::size_t>(times));
     for (std::size_t i = 0; i < asked.size(); ++i) {
-      if (before) before();
+      before();
       asked[i] = now();
-      make_whole(measured, call);
+      call();
       done[i] = now();
     }
   }
@@ -56,20 +63,19 @@ struct Stamps {
 };
 
 // Devices take a queue of calls, and the host waits once: what a program that overlaps them sees.
-double mean_of_queue_us(Communicator& measured, const Call& call, int calls) {
+double mean_of_queue_us(Communicator& measured, Calls calls, int times) {
   const std::int64_t begin = now();
-  for (int i = 0; i < calls; ++i) make(measured, call);
-  call.output.context().synchronize();
-  return static_cast<double>(now() - begin) / 1e3 / calls;
+  for (int i = 0; i < times; ++i) make(measured, calls);
+  finish_on_device(calls);
+  return static_cast<double>(now() - begin) / 1e3 / times;
 }
 
 // Connections are made, pages touched and caches warm; ranks agree on how many calls fit into the time. Returns the
 // slowest rank's first call.
-double warm_up(Communicator& measured, Communicator& ranks, const Call& call, const MeasureOptions& options,
-               int& calls) {
+double warm_up(Communicator& measured, Communicator& ranks, Calls calls, const MeasureOptions& options, int& times) {
   ranks.barrier();
   const std::int64_t begin = now();
-  make_whole(measured, call);
+  make_whole(measured, calls);
   const double first = largest(ranks, static_cast<double>(now() - begin) / 1e3);
   const double limit = options.seconds * 1e6 / 10;
   double each = first, spent = first;
@@ -78,14 +84,14 @@ double warm_up(Communicator& measured, Communicator& ranks, const Call& call, co
                           ? options.warmup - made
                           : std::clamp(static_cast<int>((limit - spent) / std::max(each, 0.1)), 1, kMostWarmup - made);
     const std::int64_t start = now();
-    for (int i = 0; i < batch; ++i) make_whole(measured, call);
+    for (int i = 0; i < batch; ++i) make_whole(measured, calls);
     each = largest(ranks, static_cast<double>(now() - start) / 1e3 / batch);
     spent += each * batch;
     made += batch;
   }
-  calls = options.calls;
-  if (calls == 0)
-    calls = static_cast<int>(
+  times = options.calls;
+  if (times == 0)
+    times = static_cast<int>(
         std::clamp(options.seconds * 1e6 / std::max(each, 0.1), double{kFewestCalls}, double{kMostCalls}));
   return first;
 }
@@ -142,13 +148,47 @@ void summarise_calls(const std::vector<std::vector<std::int64_t>>& asked,
   timing.straggler_share = static_cast<double>(*most) / static_cast<double>(calls);
 }
 
-std::int64_t check_result(Communicator& measured, Communicator& ranks, const Call& call, std::uint32_t salt) {
-  const KnownNumbers numbers(call.output.dtype(), call.size, salt);
-  prepare(call, numbers);
-  make_whole(measured, call);
-  std::int64_t wrong = 0;
-  for (const std::int64_t theirs : gather_values(ranks, count_wrong(call, numbers))) wrong += theirs;
+std::int64_t check_result(Communicator& measured, Communicator& ranks, Calls calls, std::uint32_t salt) {
+  const Call& first = calls.front();
+  const KnownNumbers numbers(first.output.dtype(), first.size, salt, first.collective().op);
+  for (const Call& call : calls) prepare(call, numbers);
+  make_whole(measured, calls);
+  std::int64_t mine = 0, wrong = 0;
+  for (const Call& call : calls) mine += count_wrong(call, numbers);
+  for (const std::int64_t theirs : gather_values(ranks, mine)) wrong += theirs;
   return wrong;
+}
+
+double mean_of(Communicator& ranks, double mine) {
+  const std::vector<double> all = gather_values(ranks, mine);
+  return std::accumulate(all.begin(), all.end(), 0.0) / static_cast<double>(all.size());
+}
+
+// What a rank can compute while the calls, which by themselves take it `call_us`, are under way.
+void measure_overlap(Communicator& measured, Communicator& ranks, Calls calls, double call_us, int times,
+                     const MeasureOptions& options, const std::function<void()>& before, Timing& timing) {
+  const BusyWork work(call_us / (*options.polls + 1));
+  const auto compute = [&](bool polls) {
+    for (int i = 0; i < *options.polls; ++i) {
+      work.run();
+      if (polls) measured.poll();
+    }
+    work.run();
+  };
+  Stamps alone, both;
+  alone.run(
+      times, [] {}, [&] { compute(false); });
+  ranks.barrier();
+  both.run(times, before, [&] {
+    const std::vector<Work> works = begin(measured, calls);
+    compute(true);
+    for (const Work& each : works) each.wait();
+    finish_on_device(calls);
+  });
+  const double computing = alone.mean_us(), together = both.mean_us();
+  timing.computing_us = mean_of(ranks, computing);
+  timing.together_us = mean_of(ranks, together);
+  timing.overlap = 100 * mean_of(ranks, overlap_of(call_us, computing, together));
 }
 
 }  // namespace
@@ -175,36 +215,48 @@ std::vector<double> clock_offsets(Communicator& ranks) {
   return offsets;
 }
 
-Timing measure(Communicator& measured, Communicator& ranks, const Call& call, const MeasureOptions& options,
+double overlap_of(double call_us, double computing_us, double together_us) {
+  return call_us > 0 ? std::clamp(1 - (together_us - computing_us) / call_us, 0.0, 1.0) : 0;
+}
+
+Timing measure(Communicator& measured, Communicator& ranks, Calls calls, const MeasureOptions& options,
                const std::vector<double>& clocks) {
-  clear(call);  // sums of zeros stay what they are, however often
+  for (const Call& call : calls) clear(call);  // sums of zeros stay what they are, however often
   Timing timing;
-  int calls = 0;
-  timing.first_us = warm_up(measured, ranks, call, options, calls);
+  int times = 0;
+  timing.first_us = warm_up(measured, ranks, calls, options, times);
+  const auto before = [&] {
+    if (options.barrier) ranks.barrier();
+    if (options.before_call) options.before_call();
+  };
   Stamps stamps;
   ranks.barrier();
-  stamps.run(measured, call, calls, options.before_call);
-  double mean = stamps.mean_us();
-  if (is_of_device(call)) {
+  stamps.run(times, before, [&] { make_whole(measured, calls); });
+  const double whole = stamps.mean_us();
+  double mean = whole;
+  if (is_of_device(calls) && !options.barrier) {
     ranks.barrier();
-    mean = mean_of_queue_us(measured, call, calls);
+    mean = mean_of_queue_us(measured, calls, times);
   }
-  timing.calls = calls;
-  const std::vector<double> means = gather_values(ranks, mean);
+  const auto together = static_cast<double>(calls.size());
+  timing.calls = times;
+  const std::vector<double> means = gather_values(ranks, mean / together);
   for (const double each : means) timing.time_us += each / static_cast<double>(means.size());
   const auto [fastest, slowest] = std::minmax_element(means.begin(), means.end());
   timing.min_us = *fastest;
   timing.max_us = *slowest;
-  timing.algbw = algorithm_bandwidth(call.bytes(), timing.time_us);
-  timing.busbw = timing.algbw * call.exercise->bus_factor(call.size);
+  timing.algbw = algorithm_bandwidth(calls.front().bytes(), timing.time_us);
+  timing.busbw = timing.algbw * calls.front().exercise->bus_factor(calls.front().size);
   summarise_calls(gather_times(ranks, stamps.asked), gather_times(ranks, stamps.done), clocks, timing);
-  if (options.check) timing.wrong = check_result(measured, ranks, call, options.salt);
+  for (double* const each : {&timing.p25_us, &timing.p50_us, &timing.p75_us, &timing.p95_us}) *each /= together;
+  if (options.polls) measure_overlap(measured, ranks, calls, whole, times, options, before, timing);
+  if (options.check) timing.wrong = check_result(measured, ranks, calls, options.salt);
   return timing;
 }
 
 Wire count_wire(Communicator& measured, Communicator& ranks, const Call& call) {
   const Traffic before = measured.traffic();
-  make_whole(measured, call);
+  make_whole(measured, {&call, 1});
   const Traffic after = measured.traffic();
   const std::array<std::int64_t, 2> mine = {after.inside_node - before.inside_node,
                                             after.between_nodes - before.between_nodes};

@@ -16,9 +16,18 @@ struct MeasureOptions {
   std::uint32_t salt = 0;  // of the numbers that are checked
   // What a rank does before each call, and what makes it late: nothing, but for tests and demonstrations.
   std::function<void()> before_call = {};
+  bool barrier = false;  // between calls, not timed
+  // Measures what a rank can compute while a call is under way, with so many polls meanwhile; nothing: does not.
+  std::optional<int> polls = {};
 };
 
+// How much of a call's own time a rank had for computing: 1 where call and computing together took no longer than
+// computing alone, 0 where they took as long as one after the other (as the non-blocking tests of the OSU
+// Micro-Benchmarks).
+double overlap_of(double call_us, double computing_us, double together_us);
+
 // Times over all ranks. A call's time is from when a rank asks until it has the result; the next call follows at once.
+// Of several calls that begin together it is the time of all, divided by their number.
 struct Timing {
   std::int64_t calls = 0;
   double time_us = 0, min_us = 0, max_us = 0;  // a rank's mean call: mean over ranks, fastest rank, slowest rank
@@ -29,6 +38,9 @@ struct Timing {
   std::int64_t straggler = -1;                            // who asked last most often; -1: a rank alone
   double straggler_share = 0;                             // of the calls
   double first_us = 0;                                    // of the very first call, slowest rank
+  // With MeasureOptions::polls, means over ranks: of computing that takes about as long as a call, of a call under
+  // which a rank computes that, and the overlap_of() them in percent.
+  std::optional<double> computing_us = {}, together_us = {}, overlap = {};
 };
 
 // Bytes of one call by the communicator's own count: `inside` and `between` nodes what the rank that sends most sends,
@@ -42,8 +54,13 @@ std::vector<double> clock_offsets(Communicator& ranks);
 
 // Every rank calls it. `ranks` is not measured: it carries what ranks tell each other between calls, and lets all begin
 // together. Only rank 0's result is complete. The tensors of the call are overwritten.
-Timing measure(Communicator& measured, Communicator& ranks, const Call& call, const MeasureOptions& options,
+// `calls`, which are alike and have tensors of their own, begin together.
+Timing measure(Communicator& measured, Communicator& ranks, std::span<const Call> calls, const MeasureOptions& options,
                const std::vector<double>& clocks);
+inline Timing measure(Communicator& measured, Communicator& ranks, const Call& call, const MeasureOptions& options,
+                      const std::vector<double>& clocks) {
+  return measure(measured, ranks, {&call, 1}, options, clocks);
+}
 // Every rank calls it. For a library that does not say what it sends, all counts are 0.
 Wire count_wire(Communicator& measured, Communicator& ranks, const Call& call);
 

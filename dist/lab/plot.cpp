@@ -54,11 +54,11 @@ Picture read(const Report& report) {
   for (const Record& record : report.records) {
     const std::optional<Timing>& timing = record.out_of_place ? record.out_of_place : record.in_place;
     if (!timing || record.bytes <= 0 || !(timing->p50_us > 0)) continue;
-    const std::size_t row = place_of(collectives, record.collective),
+    const std::size_t row = place_of(collectives, asked_of(record)),
                       curve = place_of(picture.names,
                                        fmt::format("{} {}, {} ranks", record.algorithm, record.dtype, record.ranks));
     picture.rows.resize(collectives.size());
-    picture.rows[row].collective = record.collective;
+    picture.rows[row].collective = asked_of(record);
     std::vector<std::vector<Point>>& curves = picture.rows[row].curves;
     curves.resize(std::max(curves.size(), curve + 1));
     curves[curve].push_back(

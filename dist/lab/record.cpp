@@ -18,6 +18,9 @@ std::span<const Field<Record>> record_fields() {
        &Record::wire_inside_bytes},
       {"wire_between_bytes", "the same between nodes", &Record::wire_between_bytes},
       {"wire_total_bytes", "of all ranks together, inside and between nodes", &Record::wire_total_bytes},
+      {"op", "by which numbers are combined; empty: they are moved", &Record::op, 2},
+      {"root", "who gives or gets all; null: nobody", &Record::root, 2},
+      {"at_once", "calls that begin together; times and bytes are those of one", &Record::at_once, 2},
   };
   return kFields;
 }
@@ -40,6 +43,10 @@ std::span<const Field<Timing>> timing_fields() {
       {"straggler_share", "of the calls in which it did", &Timing::straggler_share},
       {"first_us", "the very first call, which makes connections, of the slowest rank; not in the others",
        &Timing::first_us},
+      {"computing_us", "of computing that takes a rank about as long as a call, mean over ranks; null: not measured",
+       &Timing::computing_us, 2},
+      {"together_us", "of a call under which a rank computes that", &Timing::together_us, 2},
+      {"overlap", "share of a call's time that a rank has for computing, in percent", &Timing::overlap, 2},
   };
   return kFields;
 }
@@ -52,8 +59,17 @@ std::span<const Variant> variants() {
   return kVariants;
 }
 
+std::string asked_of(const Record& record) {
+  std::string details;
+  const auto add = [&](const std::string& detail) { details += concat(details.empty() ? "" : ", ", detail); };
+  if (!record.op.empty() && record.op != name_of(CombineOp::sum)) add(record.op);
+  if (record.root && *record.root != 0) add(concat("root ", *record.root));
+  if (record.at_once > 1) add(concat(record.at_once, " at once"));
+  return details.empty() ? record.collective : concat(record.collective, " (", details, ')');
+}
+
 std::string describe(const Record& record) {
-  return concat(record.collective, ' ', record.algorithm, ' ', record.dtype, ' ', size_text(record.bytes));
+  return concat(asked_of(record), ' ', record.algorithm, ' ', record.dtype, ' ', size_text(record.bytes));
 }
 
 }  // namespace keel::lab

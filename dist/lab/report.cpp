@@ -45,6 +45,8 @@ Json write_record(const Record& record) {
 class Reader {
  public:
   explicit Reader(std::string_view source) : source_(source) {}
+  // Of the file: what later versions have is not asked for.
+  void set_version(int version) { version_ = version; }
 
   [[noreturn]] void refuse(const std::string& where, std::string_view what) const {
     throw Error(concat(source_, ": ", where, ' ', what));
@@ -77,6 +79,7 @@ class Reader {
   template <class T>
   void fields(const Json& from, std::span<const Field<T>> all, T& to, const std::string& where) const {
     for (const Field<T>& field : all) {
+      if (field.since > version_) continue;
       const std::string at = concat(where, '.', field.name);
       const Json& value = member(from, field.name, where);
       std::visit([&](auto place) { to.*place = read(value, to.*place, at); }, field.place);
@@ -85,7 +88,8 @@ class Reader {
   Record record(const Json& value, const std::string& where) const {
     Record record;
     fields(object(value, where), record_fields(), record, where);
-    if (record.ranks < 1 || record.bytes < 0 || record.count < 0) refuse(where, "counts what cannot be");
+    if (record.ranks < 1 || record.bytes < 0 || record.count < 0 || record.at_once < 1)
+      refuse(where, "counts what cannot be");
     for (const Variant& variant : variants()) {
       const std::string at = concat(where, '.', variant.name);
       const Json& timing = member(value, variant.name, where);
@@ -105,12 +109,14 @@ class Reader {
     if (!value.is_integer()) refuse(at, "must be a whole number");
     return value.integer();
   }
-  std::optional<std::int64_t> read(const Json& value, const std::optional<std::int64_t>&, const std::string& at) const {
+  template <class Value>
+  std::optional<Value> read(const Json& value, const std::optional<Value>&, const std::string& at) const {
     if (value.is_null()) return {};
-    return read(value, std::int64_t{}, at);
+    return read(value, Value{}, at);
   }
 
   std::string_view source_;
+  int version_ = Report::kVersion;
 };
 
 template <class T>
@@ -194,7 +200,7 @@ std::string to_json(const Report& report) {
 }
 
 Report parse_report(std::string_view text, std::string_view source) {
-  const Reader reader(source);
+  Reader reader(source);
   Json all;
   try {
     all = Json::parse(text);
@@ -207,6 +213,7 @@ Report parse_report(std::string_view text, std::string_view source) {
   if (version.integer() > Report::kVersion)
     throw Error(concat(source, " has version ", version.integer(), ", and this keel reads version ", Report::kVersion,
                        ": a newer keel wrote it"));
+  reader.set_version(static_cast<int>(version.integer()));
   Report report;
   report.started = reader.text(reader.member(all, "started", ""), "started");
   const Json& complete = reader.member(all, "complete", "");

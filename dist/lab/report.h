@@ -13,7 +13,7 @@ namespace keel::lab {
 using Texts = std::vector<std::pair<std::string, std::string>>;
 
 struct Report {
-  static constexpr int kVersion = 1;
+  static constexpr int kVersion = 2;
 
   std::string started;  // UTC, "2026-11-21T22:00:00Z"
   bool complete = false;

@@ -24,6 +24,11 @@ struct KindOf<std::optional<std::int64_t>> {
   static Json type() { return Json::array({"integer", "null"}); }
 };
 
+template <>
+struct KindOf<std::optional<double>> {
+  static Json type() { return Json::array({"number", "null"}); }
+};
+
 Json object_of(Json type, std::string_view description) {
   Json schema;
   schema["type"] = std::move(type);

@@ -11,6 +11,12 @@ namespace {
 constexpr std::string_view kUnits = "KMGT";
 constexpr double kLargest = 0x1p50;
 
+constexpr std::int64_t kMostSteps = 1'000'000;
+
+void check_ends(std::int64_t begin, std::int64_t end) {
+  KEEL_CHECK(begin <= end, "the smallest size, ", size_text(begin), ", is larger than the largest, ", size_text(end));
+}
+
 }  // namespace
 
 std::int64_t parse_size(std::string_view text) {
@@ -41,8 +47,17 @@ std::string size_text(std::int64_t bytes) {
   return concat(bytes, unit);
 }
 
+std::vector<std::int64_t> size_steps(std::int64_t begin, std::int64_t end, std::int64_t step) {
+  check_ends(begin, end);
+  KEEL_CHECK(step > 0 && (end - begin) / step < kMostSteps, "from ", size_text(begin), " to ", size_text(end),
+             " a step needs a size above 0 and ", kMostSteps, " steps at most, got ", size_text(step));
+  std::vector<std::int64_t> sizes;
+  for (std::int64_t size = begin; size <= end; size += step) sizes.push_back(size);
+  return sizes;
+}
+
 std::vector<std::int64_t> size_sweep(std::int64_t begin, std::int64_t end, double factor) {
-  KEEL_CHECK(begin <= end, "the smallest size, ", size_text(begin), ", is larger than the largest, ", size_text(end));
+  check_ends(begin, end);
   KEEL_CHECK(std::isfinite(factor) && factor > 1, "sizes grow by a factor above 1, got ", factor);
   std::vector<std::int64_t> sizes = {begin};
   while (begin != 0) {

@@ -17,5 +17,7 @@ std::string size_text(std::int64_t bytes);
 
 // begin, begin * factor, ... up to `end`. An Error where nothing is between them, or the factor does not grow.
 std::vector<std::int64_t> size_sweep(std::int64_t begin, std::int64_t end, double factor);
+// begin, begin + step, ... up to `end`. An Error where nothing is between them, or the step is none.
+std::vector<std::int64_t> size_steps(std::int64_t begin, std::int64_t end, std::int64_t step);
 
 }  // namespace keel::lab

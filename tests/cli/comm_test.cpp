@@ -4,8 +4,11 @@
 
 #include <chrono>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <thread>
 
+#include "keel/dist/comm/schedule.h"
+#include "keel/dist/lab/exercise.h"
 #include "keel/dist/lab/report.h"
 #include "tests/cli/sandbox.h"
 
@@ -32,8 +35,11 @@ TEST(CommCommand, MeasuresEveryCollectiveByEveryAlgorithmAmongThreads) {
     const lab::Report report = lab::load_report(sandbox / "c.json");
     EXPECT_TRUE(report.complete);
     EXPECT_EQ(report.nodes, std::vector<int>(static_cast<std::size_t>(n)));
-    // The library, three collectives without algorithms, and of 8 bytes not every rank has an element.
-    EXPECT_EQ(report.skipped.size(), n <= 2 ? 4u : 5u) << outcome.out;
+    // The library, the collectives without algorithms, and of 8 bytes not every rank has an element.
+    EXPECT_EQ(report.skipped.size(), n <= 2 ? 8u : 9u) << outcome.out;
+    std::set<std::string> measured;
+    for (const lab::Record& record : report.records) measured.insert(record.collective);
+    EXPECT_EQ(measured.size(), lab::exercises().size() - (n == 1)) << "all but sendrecv of a rank alone";
     for (const lab::Record& record : report.records) {
       EXPECT_EQ(record.ranks, n);
       EXPECT_TRUE(record.wire_total_bytes.has_value());
@@ -89,6 +95,35 @@ TEST(CommCommand, CountsPretendedNodesApart) {
   EXPECT_EQ(report.records[1].wire_between_bytes, std::optional<std::int64_t>(2 * 2 * 1024 / 4));
 }
 
+TEST(CommCommand, MeasuresEveryRootAndOperationInStepsWithCallsAtOnce) {
+  const Sandbox sandbox;
+  const Outcome outcome = sandbox.keel(
+      "comm reduce gather --threads -N 3 --algorithms ordered --root all --op max,avg --dtype f32,u8 -b 1K -e 3K -i 1K "
+      "-m 3 --barrier --overlap 2 -n 2 -w 1 --json c.json");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("# wrong elements: 0 (OK)\n"), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find("# reduce (maximum, root 2, 3 at once) among 3 ranks"), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find("overlap"), std::string::npos) << outcome.out;
+  const lab::Report report = lab::load_report(sandbox / "c.json");
+  EXPECT_EQ(report.records.size(), (2u + 1u) * 3 * 2 * 3) << "operations, roots, dtypes, sizes";
+  std::set<std::string> asked;
+  for (const lab::Record& record : report.records) {
+    asked.insert(asked_of(record));
+    EXPECT_EQ(record.at_once, 3);
+    EXPECT_EQ(record.bytes % 1024, 0);
+    for (const lab::Variant& variant : lab::variants()) {
+      const auto& timing = record.*variant.place;
+      ASSERT_TRUE(timing.has_value());
+      EXPECT_EQ(timing->wrong, std::optional<std::int64_t>(0)) << describe(record);
+      EXPECT_TRUE(timing->overlap && *timing->overlap >= 0 && *timing->overlap <= 100);
+    }
+    // One call's bytes: the longest part of a rank that is not the root.
+    const std::int64_t longest = part({0, record.count}, 3, record.root == 0 ? 1 : 0).count();
+    if (record.collective == "gather") { EXPECT_EQ(record.wire_inside_bytes, longest * record.bytes / record.count); }
+  }
+  EXPECT_EQ(asked.size(), 9u);
+}
+
 TEST(CommCommand, RefusesBadInputBeforeAnythingRuns) {
   const Sandbox sandbox;
   struct Row {
@@ -101,6 +136,12 @@ TEST(CommCommand, RefusesBadInputBeforeAnythingRuns) {
            {"-b 8X", "'8X' is no size"},
            {"-b 64 -e 8", "is larger than the largest"},
            {"-f 1", "a factor above 1"},
+           {"-i 0", "a step needs a size above 0"},
+           {"-i 8 -f 4", "by --step or by --factor, not by both"},
+           {"--op summ", "did you mean 'sum'?"},
+           {"--root one", "--root expects a rank or all"},
+           {"--root 1", "there is no rank 1 among 1"},
+           {"-m 0", "-m,--at-once expects a whole number from 1 to 1024"},
            {"-n 0", "-n,--iters expects a whole number from 1 to 1000000"},
            {"--late two", "--late expects a rank and a number"},
            {"--late 1:50", "there is no rank 1 among 1"},

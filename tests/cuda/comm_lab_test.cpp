@@ -24,9 +24,9 @@ class CommLab : public NcclRanks {
           for (const bool in_place : {false, true}) {
             if (!(in_place ? exercise.in_place : exercise.out_of_place)) continue;
             if (!why_not(contestant, exercise, path).empty()) continue;
-            const std::int64_t count =
-                exercise.kind == CollectiveKind::all_to_all ? 2 * own.size() : 2 * own.size() + 1;
-            const Tensor a = zeros(own.context, {count}, dtype), b = zeros(own.context, {count}, dtype);
+            const std::int64_t most = 2 * own.size() + 1, bytes = most * static_cast<std::int64_t>(size_of(dtype));
+            const std::int64_t count = count_in(exercise, bytes, dtype, own.size());
+            const Tensor a = zeros(own.context, {most}, dtype), b = zeros(own.context, {most}, dtype);
             const Call call = make_call(exercise, own.hosts, count, in_place, a, b);
             const Timing timing = measure(*entered, own.hosts, call, {.calls = 2, .warmup = 1, .seconds = 0}, clocks);
             EXPECT_EQ(timing.wrong, std::optional<std::int64_t>(0))

@@ -154,7 +154,9 @@ void make_reports() {
   keep("report", "good-report.json", text);
   for (lab::Record& record : report.records) record.algorithm = "ring";
   keep("report", "good-series.json", lab::to_json(report));
-  keep("report", "later-version.json", replaced(text, "\"version\": 1", "\"version\": 2"));
+  keep("report", "later-version.json",
+       replaced(text, concat("\"version\": ", lab::Report::kVersion),
+                concat("\"version\": ", lab::Report::kVersion + 1)));
   keep("report", "no-ranks.json", replaced(text, "\"ranks\": 3", "\"ranks\": -3"));
 }
 

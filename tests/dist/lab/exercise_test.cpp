@@ -27,9 +27,19 @@ TEST(BusBandwidth, IsTheAlgorithmsTimesTheFactorOfTheCollective) {
     const char* collective;
     double factors[3];  // of 2, 3 and 8 ranks
   };
-  constexpr Row kRows[] = {{"all_reduce", {1, 4.0 / 3, 1.75}},    {"reduce_scatter", {0.5, 2.0 / 3, 0.875}},
-                           {"all_gather", {0.5, 2.0 / 3, 0.875}}, {"broadcast", {1, 1, 1}},
-                           {"all_to_all", {0.5, 2.0 / 3, 0.875}}, {"sendrecv", {1, 1, 1}}};
+  constexpr Row kRows[] = {{"all_reduce", {1, 4.0 / 3, 1.75}},
+                           {"reduce_scatter", {0.5, 2.0 / 3, 0.875}},
+                           {"all_gather", {0.5, 2.0 / 3, 0.875}},
+                           {"broadcast", {1, 1, 1}},
+                           {"all_to_all", {0.5, 2.0 / 3, 0.875}},
+                           {"sendrecv", {1, 1, 1}},
+                           {"reduce", {1, 1, 1}},
+                           {"gather", {0.5, 2.0 / 3, 0.875}},
+                           {"scatter", {0.5, 2.0 / 3, 0.875}},
+                           {"reduce_scatter_v", {0.5, 2.0 / 3, 0.875}},
+                           {"all_gather_v", {0.5, 2.0 / 3, 0.875}},
+                           {"all_to_all_v", {0.5, 2.0 / 3, 0.875}},
+                           {"barrier", {1, 1, 1}}};
   std::set<std::string_view> seen;
   for (const Row& row : kRows) {
     seen.insert(row.collective);
@@ -53,13 +63,13 @@ TEST(BusBandwidth, OfWhatIsMeasuredFollowsFromItsTime) {
       const std::vector<double> clocks(static_cast<std::size_t>(n));
       for (const Exercise& exercise : exercises()) {
         if (exercise.kind == CollectiveKind::send && n == 1) continue;
-        const std::int64_t count = 8 * 9 * 5;
-        const Tensor a = zeros(context, {count}), b = zeros(context, {count});
+        const std::int64_t count = exercise.kind == CollectiveKind::barrier ? 0 : 8 * 9 * 5;
+        const Tensor a = zeros(context, {count + 1}), b = zeros(context, {count + 1});
         const Call call = make_call(exercise, ranks, count, !exercise.out_of_place, a, b);
         const Timing timing = measure(ranks, ranks, call, {.calls = 4, .warmup = 1, .seconds = 0}, clocks);
         if (ranks.rank() != 0) continue;
         EXPECT_EQ(timing.calls, 4);
-        EXPECT_DOUBLE_EQ(timing.algbw, 4.0 * count / timing.time_us * 1e-3);
+        EXPECT_DOUBLE_EQ(timing.algbw, 4.0 * static_cast<double>(count) / timing.time_us * 1e-3);
         EXPECT_DOUBLE_EQ(timing.busbw, timing.algbw * exercise.bus_factor(n));
         EXPECT_LE(timing.min_us, timing.time_us * (1 + 1e-12));
         EXPECT_GE(timing.max_us, timing.time_us * (1 - 1e-12));
@@ -72,6 +82,112 @@ TEST(BusBandwidth, OfWhatIsMeasuredFollowsFromItsTime) {
         EXPECT_EQ(timing.wrong, std::optional<std::int64_t>(0));
       }
     });
+}
+
+TEST(Overlap, IsTheShareOfACallThatComputingDidNotWaitFor) {
+  EXPECT_DOUBLE_EQ(overlap_of(10, 10, 20), 0);
+  EXPECT_DOUBLE_EQ(overlap_of(10, 10, 15), 0.5);
+  EXPECT_DOUBLE_EQ(overlap_of(10, 10, 10), 1);
+  EXPECT_DOUBLE_EQ(overlap_of(10, 10, 9), 1) << "no more than all";
+  EXPECT_DOUBLE_EQ(overlap_of(10, 10, 25), 0) << "no less than nothing";
+  EXPECT_DOUBLE_EQ(overlap_of(0, 1, 1), 0);
+}
+
+// Asks, computes with as many polls as asked for, and waits; the result is checked all the same.
+TEST(Overlap, ComputesBetweenAskingAndWaitingAndPollsMeanwhile) {
+  run_ranks(2, [](Communicator& ranks) {
+    class Counting : public CommunicatorDecorator {
+     public:
+      using CommunicatorDecorator::CommunicatorDecorator;
+      Work begin(const Collective& collective) override {
+        ++asked;
+        return inner_.begin(collective);
+      }
+      void poll() override {
+        ++polls;
+        inner_.poll();
+      }
+      std::int64_t asked = 0, polls = 0;
+    };
+    const Context context = testing::context(1);
+    const Tensor a = zeros(context, {40}), b = zeros(context, {40});
+    const Call call = make_call(find_exercise("all_reduce"), ranks, 40, false, a, b);
+    for (const int polls : {0, 3}) {
+      Counting counting(ranks);
+      const MeasureOptions options{.calls = 5, .warmup = 1, .seconds = 0, .polls = polls};
+      const Timing timing = measure(counting, ranks, call, options, {0, 0});
+      EXPECT_EQ(counting.polls, 5 * polls) << "not while it computes alone";
+      EXPECT_EQ(counting.asked, 1 + 5 + 5 + 1) << "warming up, timed, timed with computing, checked";
+      if (ranks.rank() != 0) continue;
+      EXPECT_GT(timing.computing_us.value(), 0);
+      EXPECT_GT(timing.together_us.value(), 0);
+      EXPECT_GE(timing.overlap.value(), 0);
+      EXPECT_LE(timing.overlap.value(), 100);
+      EXPECT_EQ(timing.wrong, std::optional<std::int64_t>(0));
+    }
+    EXPECT_FALSE(measure(ranks, ranks, call, {.calls = 1, .seconds = 0}, {0, 0}).overlap.has_value());
+  });
+}
+
+// Calls on tensors of their own, all of them checked; what is told is of one.
+TEST(CallsAtOnce, BeginBeforeTheFirstIsWaitedForAndAreAllChecked) {
+  run_ranks(2, [](Communicator& ranks) {
+    const Context context = testing::context(1);
+    const Tensor a = zeros(context, {40}), b = zeros(context, {40});
+    for (const int broken : {-1, 0, 3}) {
+      std::vector<Call> calls;
+      for (std::int64_t i = 0; i < 4; ++i)
+        calls.push_back(make_call(find_exercise("all_reduce"), ranks, 10, false, a.slice(0, 10 * i, 10 * i + 10),
+                                  b.slice(0, 10 * i, 10 * i + 10)));
+      // Of what a check asks for, one is left out.
+      std::int64_t asked = 0;
+      class LeavesOut : public CommunicatorDecorator {
+       public:
+        LeavesOut(Communicator& inner, std::int64_t& asked, std::int64_t which)
+            : CommunicatorDecorator(inner), asked_(asked), which_(which) {}
+        Work begin(const Collective& collective) override {
+          return asked_++ == which_ ? Work() : inner_.begin(collective);
+        }
+
+       private:
+        std::int64_t& asked_;
+        std::int64_t which_;
+      } measured(ranks, asked, broken < 0 ? -1 : 4 * (1 + 2) + broken);
+      const Timing timing = measure(measured, ranks, calls, {.calls = 2, .warmup = 1, .seconds = 0}, {0, 0});
+      EXPECT_EQ(asked, 4 * (1 + 2 + 1));
+      if (ranks.rank() == 0) { EXPECT_EQ(*timing.wrong, broken < 0 ? 0 : 2 * 10); }
+      if (ranks.rank() == 0) { EXPECT_DOUBLE_EQ(timing.algbw, 40 / timing.time_us * 1e-3); }
+    }
+  });
+}
+
+TEST(Barrier, StandsBetweenCallsByOption) {
+  run_ranks(2, [](Communicator& ranks) {
+    const Context context = testing::context(1);
+    const Tensor a = zeros(context, {4}), b = zeros(context, {4});
+    const Call call = make_call(find_exercise("all_gather"), ranks, 4, false, a, b);
+    for (const bool barrier : {false, true}) {
+      std::int64_t barriers = 0;
+      WatchedCommunicator watched(
+          ranks, [&](std::int64_t, const Collective& one) { barriers += one.kind == CollectiveKind::barrier; });
+      measure(ranks, watched, call, {.calls = 6, .warmup = 1, .seconds = 0, .check = false, .barrier = barrier},
+              {0, 0});
+      EXPECT_EQ(barriers, 2 + (barrier ? 6 : 0)) << "before warming up and before the first";
+    }
+  });
+}
+
+TEST(UnevenCounts, GiveEachRankItsShareAndTogetherAll) {
+  EXPECT_EQ(uneven_counts(60, 4), (Counts{6, 12, 18, 24}));
+  for (const int n : {1, 2, 3, 7, 100})
+    for (const std::int64_t count : {std::int64_t{0}, std::int64_t{1}, std::int64_t{13}, std::int64_t{1} << 50}) {
+      std::int64_t sum = 0;
+      for (const std::int64_t each : uneven_counts(count, n)) {
+        EXPECT_GE(each, 0);
+        sum += each;
+      }
+      EXPECT_EQ(sum, count) << n;
+    }
 }
 
 // Acceptance check 13.
@@ -141,6 +257,14 @@ TEST(Sizes, OfASweepGrowToTheEndAndEnd) {
   }
   EXPECT_NE(error_of([] { size_sweep(8, 4, 2); }), "");
   for (const double factor : {1.0, 0.5, -2.0, 0.0 / 0.0}) EXPECT_NE(error_of([&] { size_sweep(8, 64, factor); }), "");
+}
+
+TEST(Sizes, OfStepsAreThatFarApart) {
+  EXPECT_EQ(size_steps(8, 33, 8), (std::vector<std::int64_t>{8, 16, 24, 32}));
+  EXPECT_EQ(size_steps(0, 0, 4), std::vector<std::int64_t>{0});
+  EXPECT_NE(error_of([] { size_steps(8, 4, 1); }), "");
+  EXPECT_NE(error_of([] { size_steps(8, 64, 0); }), "");
+  EXPECT_NE(error_of([] { size_steps(0, std::int64_t{1} << 40, 1); }), "");
 }
 
 TEST(Names, ThatAreNotThereSayTheNearest) {

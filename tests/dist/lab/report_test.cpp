@@ -119,7 +119,13 @@ TEST(CommReport, HoldsNoVariableButThoseOfTheList) {
 }
 
 TEST(CommReport, IsReadAsItWasWritten) {
-  for (const Report& report : {sample_report(), Report{}}) {
+  Report other = sample_report();
+  for (Record& record : other.records) {
+    record.op = "mean";
+    record.root = 2;
+    record.at_once = 4;
+  }
+  for (const Report& report : {sample_report(), Report{}, other}) {
     const std::string text = to_json(report);
     EXPECT_EQ(to_json(parse_report(text, "it")), text);
   }
@@ -133,11 +139,44 @@ TEST(CommReport, ThatIsCutOffAnywhereIsRefused) {
         << length;
 }
 
+// What version 1 had not is as it was then: sums, by nobody's root, one call at a time.
+TEST(CommReport, OfVersionOneIsReadAsItWas) {
+  json old = json::parse(to_json(sample_report()));
+  old["version"] = 1;
+  for (json& record : old["records"]) {
+    for (const Field<Record>& field : record_fields())
+      if (field.since > 1) record.erase(std::string(field.name));
+    for (const char* variant : {"out_of_place", "in_place"})
+      for (const Field<Timing>& field : timing_fields())
+        if (field.since > 1 && record[variant].is_object()) record[variant].erase(std::string(field.name));
+  }
+  const Report report = parse_report(old.dump(), "old.json");
+  ASSERT_EQ(report.records.size(), sample_report().records.size());
+  EXPECT_EQ(asked_of(report.records[0]), "all_reduce");
+  EXPECT_EQ(report.records[0].at_once, 1);
+  EXPECT_FALSE(report.records[0].root.has_value());
+  old["version"] = 2;
+  EXPECT_NE(error_of([&] { parse_report(old.dump(), "old.json"); }).find("records[0].op is missing"),
+            std::string::npos);
+}
+
+TEST(CommReport, NamesWhatWasAskedForApartFromTheUsual) {
+  Record record;
+  record.collective = "reduce";
+  record.op = "sum";
+  record.root = 0;
+  EXPECT_EQ(asked_of(record), "reduce");
+  record.op = "maximum";
+  record.root = 2;
+  record.at_once = 4;
+  EXPECT_EQ(asked_of(record), "reduce (maximum, root 2, 4 at once)");
+}
+
 TEST(CommReport, OfAnotherFormatOrALaterVersionSaysSo) {
   json later = json::parse(to_json(sample_report()));
-  later["version"] = 2;
+  later["version"] = 3;
   EXPECT_EQ(error_of([&] { parse_report(later.dump(), "a.json"); }),
-            "a.json has version 2, and this keel reads version 1: a newer keel wrote it");
+            "a.json has version 3, and this keel reads version 2: a newer keel wrote it");
   for (const char* text : {"{}", "[]", "3", "{\"format\": \"other\", \"version\": 1}"})
     EXPECT_EQ(error_of([&] { parse_report(text, "a.json"); }), "a.json was not written by `keel comm --json`") << text;
   EXPECT_NE(error_of([] { load_report("/nonexistent/a.json"); }).find("/nonexistent/a.json"), std::string::npos);

@@ -23,6 +23,9 @@ inline Timing sample_timing(double us, std::int64_t ranks) {
   timing.straggler = ranks - 1;
   timing.straggler_share = 0.625;
   timing.first_us = us * 10;
+  timing.computing_us = us;
+  timing.together_us = us * 1.25;
+  timing.overlap = 75;
   return timing;
 }
 
@@ -49,7 +52,10 @@ inline Report sample_report() {
       us *= 1.7;
       if (exercise.out_of_place) record.out_of_place = sample_timing(us, 3);
       if (exercise.in_place) record.in_place = sample_timing(us * 1.3, 3);
+      if (exercise.adds()) record.op = "sum";
+      if (exercise.has_root()) record.root = 0;
       if (record.in_place) record.in_place->wrong.reset();
+      if (record.in_place) record.in_place->overlap.reset();
       if (record.algorithm == "ring") {
         record.wire_inside_bytes = bytes;
         record.wire_between_bytes = 2 * bytes;

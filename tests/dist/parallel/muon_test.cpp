@@ -120,7 +120,7 @@ MuonEnd train_muon(const MuonRun& run, const MuonEnd* from = nullptr) {
       muon_step(engine, net, run, step);
       EXPECT_TRUE(engine.step(1e-2 / (1 + step)).get().taken);
     }
-    for (const auto& unit : engine.units()) unit->wait_gathered();  // before the lock: others send
+    for (const auto& unit : engine.units()) unit->parameters().wait_gathered();  // before the lock: others send
     const TensorParts weights = engine.weights(), state = engine.optimizer_state();
     const StepState steps = engine.state();
     const std::lock_guard lock(mutex);
