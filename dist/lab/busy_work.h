@@ -1,7 +1,7 @@
 #pragma once
 // Computing that takes a given time, without a look at the clock.
 
-#include <cstdint>
+#include "keel/runtime/language.h"
 
 namespace keel::lab {
 

@@ -30,7 +30,7 @@ TEST(CompareCommand, WritesTheConfigurationWithTheShortestSteps) {
   const auto shortest =
       std::min_element(steps.begin(), steps.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
   const Config tuned = parse_config(sandbox.read("tuned.yaml"), "tuned.yaml");
-  EXPECT_EQ(steps.at(tuned.sharding.bucket), shortest->second) << outcome.out;
+  EXPECT_EQ(steps.at(static_cast<double>(tuned.sharding.bucket) / (1 << 20)), shortest->second) << outcome.out;
   EXPECT_EQ(sandbox.keel("train tuned.yaml run=again").code, 0);
 }
 
