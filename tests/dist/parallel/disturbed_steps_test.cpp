@@ -135,7 +135,9 @@ std::vector<double> trained_by_fast_components(Communicator& ranks, int number) 
     engine.backward(mean(square(net(x))), {.weight = x.dim(0)});
     EXPECT_TRUE(engine.step(1e-2).get().taken);
   }
-  return state_of(engine);
+  const std::vector<double> state = state_of(engine);
+  ranks.barrier();  // the other group may have left before the last collectives of this one
+  return state;
 }
 
 constexpr Disturbed kDisturbed[] = {
