@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "keel/dist/parallel/fast_components.h"
 #include "keel/dist/parallel/outer_steps.h"
 
 namespace keel {
@@ -83,6 +84,34 @@ std::span<const StrategyEntry> keel_strategies() {
              options.delay = s.integer("outer.delay");
              options.blend = s.number("outer.blend");
              return make_outer_steps(options);
+           }},
+      {.name = "demo",
+       .summary =
+           "in every step the components of each group's momentum that move fastest, as the gradient of all; for an "
+           "optimizer that takes its sign, {type: Lion, betas: [0, 0]} (DeMo: Peng et al. 2024)",
+       .rows = {{.key = "outer.decay",
+                 .type = KeyType::number,
+                 .standard = "0.999",
+                 .help = "What is kept of a group's momentum from step to step.",
+                 .low = 0,
+                 .high = 1},
+                {.key = "outer.chunk",
+                 .type = KeyType::integer,
+                 .standard = "64",
+                 .help = "Neighbouring numbers that are transformed together.",
+                 .low = 1,
+                 .high = 4096},
+                {.key = "outer.keep",
+                 .type = KeyType::integer,
+                 .standard = "8",
+                 .help = "Components of a chunk that are sent, 8 bytes each.",
+                 .low = 1,
+                 .high = 4096}},
+       .make =
+           [](const Settings& s) {
+             return make_fast_components({.decay = s.number("outer.decay"),
+                                          .chunk = s.integer("outer.chunk"),
+                                          .keep = s.integer("outer.keep")});
            }},
   };
   return entries;

@@ -56,7 +56,8 @@ std::string section_of_group(int group) { return concat("group.", group); }
 TensorParts group_parts(const Sharded& engine) {
   TensorParts all;
   for (const auto& [kind, parts] :
-       {std::pair{"weights.", engine.weights()}, std::pair{"optimizer.", engine.optimizer_state()}})
+       {std::pair{"weights.", engine.weights()}, std::pair{"optimizer.", engine.optimizer_state()},
+        std::pair{"strategy.", engine.strategy_state(/*of_group=*/true)}})
     for (TensorPart part : parts) {
       part.name = kind + part.name;
       all.push_back(std::move(part));

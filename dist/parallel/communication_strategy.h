@@ -25,6 +25,15 @@ struct StrategyUnit {
   std::string_view name;  // the path of its module
   Tensor weights;         // as the optimizer has them, in fp32 where there are masters; where the optimizer works
   Tensor gradient;        // the sum over the group, times the loss scale
+  // The tensors have one shard of the unit, or so many equal ones, one behind the other. What a strategy does to each
+  // by itself gives the same bits in all sharding stages.
+  int shards = 1;
+};
+
+// Elements of such a unit.
+struct StrategyNumbers {
+  std::int64_t count = 0;
+  int shards = 1;
 };
 
 struct StrategySite {
@@ -37,6 +46,7 @@ struct StrategySite {
 struct StrategyState {
   std::string_view name;
   Tensor values;
+  bool of_group = false;  // each group has other numbers; otherwise all have the same
 };
 
 // What a strategy needs, on one rank.
@@ -59,10 +69,12 @@ class CommunicationStrategy {
   virtual void begin(const StrategySite& site) = 0;
   // The gradient of this unit is complete; others may not be.
   virtual void after_backward(std::size_t /*unit*/) {}
-  // All gradients are complete. What they are afterwards decides the step, and is what the optimizer reads.
-  virtual void before_step() {}
-  // The optimizer has updated, or the group has skipped the step. True where weights were written here.
-  virtual bool after_step() { return false; }
+  // All gradients are complete. What they are afterwards decides the step, and is what the optimizer reads. Asking for
+  // the loss scale waits for the device where there is one.
+  virtual void before_step(const std::function<double()>& /*loss_scale*/) {}
+  // The optimizer has updated, or the group has skipped the step, as taken() tells; that waits for the device. True
+  // where weights were written here.
+  virtual bool after_step(const std::function<bool()>& /*taken*/) { return false; }
 
   // Views that a checkpoint keeps of a unit, and that a run which goes on writes to; after that, resumed().
   virtual std::vector<StrategyState> state(std::size_t /*unit*/) { return {}; }
@@ -72,13 +84,13 @@ class CommunicationStrategy {
   virtual std::int64_t steps() const { return 0; }
   virtual void resumed(std::int64_t /*steps*/) {}
 
-  // `numbers`: elements of each unit on this rank; `group`: which of the groups its is.
-  virtual StrategyCost cost(std::span<const std::int64_t> numbers, int groups, int group) const = 0;
+  // `units`: what this rank has of each; `group`: which of the groups its is.
+  virtual StrategyCost cost(std::span<const StrategyNumbers> units, int groups, int group) const = 0;
 };
 
 // Of a strategy that all-reduces every number of its units in fp32 once in `every` steps, as ordered sums are made, and
 // keeps so many fp32 tensors of them. `group`: this rank's.
-StrategyCost cost_of_sums(std::span<const std::int64_t> numbers, int groups, int group, std::int64_t every, int kept);
+StrategyCost cost_of_sums(std::span<const StrategyNumbers> units, int groups, int group, std::int64_t every, int kept);
 
 // Makes one on every rank.
 using StrategyMaker = std::function<std::unique_ptr<CommunicationStrategy>()>;

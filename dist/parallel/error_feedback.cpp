@@ -9,14 +9,14 @@ namespace keel {
 ErrorFeedback::ErrorFeedback(const Context& context, std::int64_t count)
     : states_{zeros(context, {count}, DType::f32, Purpose::gradient)} {}
 
-const Tensor& ErrorFeedback::add(const Tensor& gradient, double scale) {
+const Tensor& ErrorFeedback::add(const Tensor& gradient, double scale, double decay) {
   scale_ = scale;
   if (before_.empty())
     for (const Tensor& state : states_) {
       before_.push_back(empty(state.context(), state.shape(), state.dtype(), Purpose::bucket));
       kernels::copy_into(before_.back(), state);
     }
-  if (scale != 1) kernels::scale(residual(), scale);
+  if (scale * decay != 1) kernels::scale(residual(), scale * decay);
   kernels::accumulate(residual(), gradient);
   return residual();
 }

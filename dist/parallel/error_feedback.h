@@ -19,8 +19,9 @@ class ErrorFeedback {
   // For a gradient of so many numbers.
   ErrorFeedback(const Context& context, std::int64_t count);
 
-  // Residual and gradient, each `scale` times the true one, added up. Whoever sends them leaves there what is not sent.
-  const Tensor& add(const Tensor& gradient, double scale);
+  // `decay` of the residual and the gradient, each `scale` times the true one, added up. Whoever sends them leaves
+  // there what is not sent.
+  const Tensor& add(const Tensor& gradient, double scale, double decay = 1);
   // Everything is sent: what is left becomes the residual of the true gradient.
   void settle();
   // Keeps the step's residual, or the one from before the step where that was not taken.

@@ -56,7 +56,7 @@ class OuterSteps : public CommunicationStrategy {
     }
   }
 
-  bool after_step() override {
+  bool after_step(const std::function<bool()>& /*taken*/) override {
     ++steps_;
     bool changed = false;
     for (std::size_t i = 0; i < units_.size(); ++i) {
@@ -97,9 +97,9 @@ class OuterSteps : public CommunicationStrategy {
     }
   }
 
-  StrategyCost cost(std::span<const std::int64_t> numbers, int groups, int group) const override {
+  StrategyCost cost(std::span<const StrategyNumbers> units, int groups, int group) const override {
     const int kept = 1 + (options_.momentum > 0 ? 1 : 0) + (options_.delay > 0 ? 1 : 0);
-    return cost_of_sums(numbers, groups, group, options_.every, kept);
+    return cost_of_sums(units, groups, group, options_.every, kept);
   }
 
  private:

@@ -115,9 +115,9 @@ void plan_gathers(RankPlan& plan, const UnitSplit& unit, std::int64_t times) {
 
 void plan_strategy(RankPlan& plan, std::span<const UnitSplit> units, const CommunicationStrategy& strategy, int groups,
                    int group) {
-  std::vector<std::int64_t> numbers;
+  std::vector<StrategyNumbers> numbers;
   for (const UnitSplit& unit : units)
-    if (unit.trainable) numbers.push_back(unit.owned.count());
+    if (unit.trainable) numbers.push_back({unit.owned.count(), unit.owns_all() ? unit.ranks : 1});
   const StrategyCost cost = strategy.cost(numbers, groups, group);
   plan.memory.optimizer += cost.state;
   plan.traffic.strategy = cost.sent;

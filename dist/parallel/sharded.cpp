@@ -79,7 +79,8 @@ void Sharded::begin_strategy() {
     strategy_units_.push_back(site.units.size());
     if (!unit->trainable()) continue;
     KEEL_CHECK(!unit->sparse(), "a strategy of communication is not offered for gradients that are kept as rows");
-    site.units.push_back({unit->layout().unit, unit->parameters().own_weights(), unit->gradient().own()});
+    site.units.push_back({unit->layout().unit, unit->parameters().own_weights(), unit->gradient().own(),
+                          unit->split().owns_all() ? unit->split().ranks : 1});
   }
   strategy_->begin(site);
   strategy_step_count_ = zeros(context_.host(), {1}, DType::f64, Purpose::workspace);

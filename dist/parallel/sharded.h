@@ -165,8 +165,9 @@ class Sharded {
   int group() const { return strategy_ ? rank() / groups_->place().ranks : 0; }
   // Whether this rank's parts are needed to have all of its group's.
   bool holds_group_parts() const;
-  // Views of the strategy's tensors, "<state>.<parameter>", which all groups have alike, and of its "steps".
-  TensorParts strategy_state() const;
+  // Views of the strategy's tensors, "<state>.<parameter>", and of its "steps"; or of those tensors alone of which each
+  // group has its own.
+  TensorParts strategy_state(bool of_group = false) const;
   void load_strategy_state(const TensorParts& state);
   // For whoever has written numbers into these views. Every rank calls it.
   void adopt_strategy_state();
@@ -223,6 +224,7 @@ class Sharded {
           std::unique_ptr<const Optimizer> optimizer, const ShardedOptions& options);
   void make_units(Module& model);
   void begin_strategy();
+  bool scales_loss() const { return options_.loss_scale != 1 || options_.scaling.growth != 1; }
   void make_schedule(Module& model);
   void watch_leaves();
 

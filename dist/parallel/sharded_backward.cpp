@@ -67,7 +67,7 @@ void Sharded::backward(std::span<const WeightedLoss> terms, const BackwardOption
   if (!counts && size() == 1) return;
   for (const auto& unit : units_) unit->count_rows(counts);
 
-  const bool scaled = options_.loss_scale != 1 || options_.scaling.growth != 1;
+  const bool scaled = scales_loss();
   if (scaled && options_.compression.kind().feedback) gradient_scale_ = static_cast<double>(state().loss_scale);
   std::vector<Variable> losses;
   std::vector<Tensor> seeds;

@@ -82,16 +82,19 @@ void Sharded::load_compression_state(std::span<const TensorParts> states) {
     }
 }
 
-TensorParts Sharded::strategy_state() const {
+TensorParts Sharded::strategy_state(bool of_group) const {
   TensorParts all;
   if (!strategy_) return all;
   std::size_t number = 0;  // of those that are trained
   for (const auto& unit : units_) {
     if (!unit->trainable()) continue;
-    for (const StrategyState& state : strategy_->state(number++))
+    for (const StrategyState& state : strategy_->state(number++)) {
+      if (of_group && !state.of_group) continue;
       for (const Segment& segment : unit->layout().segments)
         all.push_back(unit->part(segment, concat(state.name, '.', segment.name), state.values));
+    }
   }
+  if (of_group) return all;
   *strategy_step_count_.data<double>() = static_cast<double>(strategy_->steps());
   all.push_back({"steps", {1}, 0, strategy_step_count_});
   return all;

@@ -25,7 +25,8 @@ void Sharded::decide(StepArgs args) {
   KEEL_CHECK(last_seen_, "step() needs a backward() whose options say that it is the last one of the step");
   // Groups that have all shards count once.
   const bool counts = groups_->is_first() || strategy_ != nullptr;
-  if (strategy_) strategy_->before_step();
+  if (strategy_)
+    strategy_->before_step([this] { return scales_loss() ? static_cast<double>(state().loss_scale) : 1.0; });
   decision_->decide(units_, weight_, counts, std::move(args));
 }
 
@@ -37,7 +38,7 @@ PendingStep Sharded::step(StepArgs args) {
   wait_until_released();
   clip_values();
   memory_->update(decision_->state());
-  if (strategy_ && strategy_->after_step())
+  if (strategy_ && strategy_->after_step([this] { return state().taken != 0; }))
     for (const auto& unit : units_)
       if (unit->trainable()) unit->parameters().adopt_weights();
   for (std::size_t unit = 0; unit < units_.size(); ++unit)

@@ -20,7 +20,7 @@ class Elastic : public keel::CommunicationStrategy {
     site_.emplace(site);
     for (const keel::StrategyUnit& unit : site.units) centres_.push_back(keel::kernels::clone(unit.weights));
   }
-  bool after_step() override {
+  bool after_step(const std::function<bool()>& /*taken*/) override {
     if (++steps_ % every_ != 0) return false;
     for (std::size_t i = 0; i < centres_.size(); ++i) {
       const keel::Tensor& weights = site_->units[i].weights;
@@ -43,8 +43,8 @@ class Elastic : public keel::CommunicationStrategy {
     steps_ = 0;
     for (std::size_t i = 0; i < centres_.size(); ++i) keel::kernels::copy_into(centres_[i], site_->units[i].weights);
   }
-  keel::StrategyCost cost(std::span<const std::int64_t> numbers, int groups, int group) const override {
-    return keel::cost_of_sums(numbers, groups, group, every_, /*kept=*/1);
+  keel::StrategyCost cost(std::span<const keel::StrategyNumbers> units, int groups, int group) const override {
+    return keel::cost_of_sums(units, groups, group, every_, /*kept=*/1);
   }
 
  private:

@@ -24,7 +24,8 @@ TEST(OuterRun, GoesOnInsideAWindowToTheSameBits) {
   for (const auto& [outer, strategy, ranks, group] : std::vector<std::tuple<const char*, const char*, int, int>>{
            {"{type: diloco, every: 3}", "ddp-fp32", 2, 1},
            {"{type: local_sgd, every: 4}", "zero3-bf16", 4, 2},
-           {"{type: streaming_diloco, every: 4, fragments: 2}", "zero2-bf16", 3, 1}}) {
+           {"{type: streaming_diloco, every: 4, fragments: 2}", "zero2-bf16", 3, 1},
+           {"{type: demo, chunk: 16, keep: 2}", "zero3-fp32", 4, 2}}) {
     const TemporaryFolder place;
     const std::vector<std::string> settings = outer_settings(outer, strategy, group);
     train_by(ranks, small_run(place, "whole", settings));
@@ -68,6 +69,7 @@ TEST(OuterRun, RefusesWhatDoesNotGoTogether) {
             std::string::npos);
   EXPECT_NE(message({"outer={type: local_sgd, rate: 0.5}", "sharding.group=1"}).find("applies only when"),
             std::string::npos);
+  EXPECT_NE(message({"outer={type: demo, chunk: 4, keep: 5}"}).find("1 to 4 components"), std::string::npos);
   EXPECT_EQ(message({"outer={type: streaming_diloco, every: 8}", "sharding.group=1"}), "");
 }
 

@@ -8,6 +8,7 @@
 #include <random>
 
 #include "keel/dist/comm/decorators.h"
+#include "keel/dist/parallel/fast_components.h"
 #include "keel/dist/parallel/outer_steps.h"
 #include "keel/optim/elementwise.h"
 #include "keel/optim/lbfgs.h"
@@ -122,6 +123,23 @@ std::vector<double> trained_by_outer_steps(Communicator& ranks, int number) {
   return doubles(all);
 }
 
+std::vector<double> trained_by_fast_components(Communicator& ranks, int number) {
+  const Context context = testing::context(1);
+  UnitNet net;
+  ShardedOptions options = stage(number);
+  options.sharding.group = ranks.size() % 2 == 0 ? ranks.size() / 2 : 1;
+  options.strategy = [] { return make_fast_components({.decay = 0.9, .chunk = 16, .keep = 2}); };
+  Sharded engine(net, context, ranks, make_sgd({}), options);
+  for (int step = 0; step < 3; ++step) {
+    const Tensor x = rows(context, step, ranks, 0, 1, 100, DType::f32);
+    engine.backward(mean(square(net(x))), {.weight = x.dim(0)});
+    EXPECT_TRUE(engine.step(1e-2).get().taken);
+  }
+  const std::vector<double> state = state_of(engine);
+  ranks.barrier();  // the other group may have left before the last collectives of this one
+  return state;
+}
+
 constexpr Disturbed kDisturbed[] = {
     {"Lbfgs",
      [](Communicator& ranks, int number) {
@@ -156,6 +174,7 @@ constexpr Disturbed kDisturbed[] = {
     {"Deferred", [](Communicator& ranks, int number) { return trained_in_micro_batches(ranks, stage(number)); }},
     {"ZeroPlusPlus", trained_as_zero_plus_plus},
     {"OuterSteps", trained_by_outer_steps},
+    {"FastComponents", trained_by_fast_components},
     {"EachBackward",
      [](Communicator& ranks, int number) { return trained_in_micro_batches(ranks, each_backward(number)); }},
 };

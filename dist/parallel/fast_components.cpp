@@ -1,0 +1,140 @@
+#include "keel/dist/parallel/fast_components.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <optional>
+#include <utility>
+
+#include "keel/dist/parallel/error_feedback.h"
+#include "keel/kernels/codec.h"
+#include "keel/kernels/elementwise.h"
+#include "keel/kernels/matmul.h"
+
+namespace keel {
+namespace {
+
+// The orthonormal DCT-II: row k is cos(pi (2 i + 1) k / (2 n)) sqrt(2 / n), and sqrt(1 / n) for k = 0.
+std::vector<float> cosines(std::int64_t n) {
+  std::vector<float> rows;
+  const auto length = static_cast<double>(n);
+  for (std::int64_t k = 0; k < n; ++k)
+    for (std::int64_t i = 0; i < n; ++i)
+      rows.push_back(
+          static_cast<float>(std::sqrt((k == 0 ? 1 : 2) / length) *
+                             std::cos(std::numbers::pi * static_cast<double>((2 * i + 1) * k) / (2 * length))));
+  return rows;
+}
+
+class FastComponents : public CommunicationStrategy {
+ public:
+  explicit FastComponents(const FastComponentsOptions& options)
+      : options_(options),
+        codec_{.kind = Codec::Kind::top_k,
+               .fraction = static_cast<double>(options.keep) / static_cast<double>(options.chunk)} {
+    KEEL_CHECK(options.chunk >= 1 && options.chunk <= 4096, "a chunk has 1 to 4096 numbers, got ", options.chunk);
+    KEEL_CHECK(options.keep >= 1 && options.keep <= options.chunk, "1 to ", options.chunk,
+               " components of a chunk are sent, got ", options.keep);
+    KEEL_CHECK(options.decay >= 0 && options.decay <= 1, "the momentum's decay is from 0 to 1, got ", options.decay);
+  }
+
+  std::string describe() const override {
+    return concat("fast components, decay ", options_.decay, ", ", options_.keep, " of ", options_.chunk);
+  }
+
+  void begin(const StrategySite& site) override {
+    site_.emplace(site);
+    for (const StrategyUnit& unit : site.units) momenta_.emplace_back(unit.gradient.context(), unit.gradient.numel());
+    basis_ = from_values(site.context, cosines(options_.chunk), {options_.chunk, options_.chunk}, Purpose::workspace);
+  }
+
+  void before_step(const std::function<double()>& loss_scale) override {
+    const double scale = loss_scale();
+    for (std::size_t i = 0; i < momenta_.size(); ++i) exchange(site_->units[i], momenta_[i], scale);
+  }
+  bool after_step(const std::function<bool()>& taken) override {
+    ++steps_;
+    const bool keeps = taken();
+    for (ErrorFeedback& momentum : momenta_) momentum.end_step(keeps);
+    return false;
+  }
+
+  void restart() override {
+    steps_ = 0;
+    for (const ErrorFeedback& momentum : momenta_) kernels::fill(momentum.residual(), 0);
+  }
+  std::int64_t steps() const override { return steps_; }
+  void resumed(std::int64_t steps) override { steps_ = steps; }
+
+  std::vector<StrategyState> state(std::size_t unit) override {
+    return {{"momentum", momenta_[unit].residual(), /*of_group=*/true}};
+  }
+
+  StrategyCost cost(std::span<const StrategyNumbers> units, int groups, int) const override {
+    StrategyCost cost;
+    for (const auto& [count, shards] : units) {
+      cost.state += 4 * count;
+      cost.sent += (groups - 1) * shards * chunks_of(count / shards) * codec_.bytes(options_.chunk);
+    }
+    return cost;
+  }
+
+ private:
+  std::int64_t chunks_of(std::int64_t count) const { return (count + options_.chunk - 1) / options_.chunk; }
+
+  // The numbers of each shard in whole chunks, filled up with zeros: f32 (chunks, chunk).
+  Tensor in_chunks(const Tensor& numbers, int shards) const {
+    const std::int64_t part = numbers.numel() / shards, filled = chunks_of(part) * options_.chunk;
+    const Tensor chunks = zeros(numbers.context(), {shards, filled}, DType::f32, Purpose::bucket);
+    kernels::copy_into(chunks.slice(1, 0, part), numbers.view({shards, part}));
+    return chunks.view({shards * chunks_of(part), options_.chunk});
+  }
+  // The numbers whose components these are, of the shape of `numbers`.
+  Tensor numbers_of(const Tensor& components, const Tensor& numbers, int shards) const {
+    const std::int64_t part = numbers.numel() / shards;
+    const Tensor chunks = kernels::matmul(components, basis_, {.same_bits = true});
+    return kernels::contiguous(chunks.view({shards, chunks_of(part) * options_.chunk}).slice(1, 0, part)).flatten();
+  }
+
+  void exchange(const StrategyUnit& unit, ErrorFeedback& kept, double scale) const {
+    const Tensor& momentum = kept.add(unit.gradient, scale, options_.decay);
+    const Context& context = momentum.context();
+    const Tensor components =
+        kernels::matmul(in_chunks(momentum, unit.shards), basis_.transpose(0, 1), {.same_bits = true});
+    const std::int64_t chunks = components.dim(0), bytes = codec_.bytes(options_.chunk), groups = site_->outer.size();
+    const Tensor payload = empty(context, {chunks, bytes}, DType::u8, Purpose::bucket);
+    kernels::encode({components, payload, codec_});
+    const Tensor all = empty(context, {groups * chunks * bytes}, DType::u8, Purpose::bucket);
+    const Work gathering = site_->outer.all_gather(payload.flatten(), all);
+
+    const Tensor sum = zeros(context, components.shape(), DType::f32, Purpose::bucket);
+    kernels::decode_add({sum, payload, codec_});
+    const Tensor sent = numbers_of(sum, momentum, unit.shards);
+    kernels::scale(sent, -1);
+    kernels::accumulate(momentum, sent);
+    kept.settle();
+
+    gathering.wait();
+    kernels::fill(sum, 0);
+    for (std::int64_t g = 0; g < groups; ++g)
+      kernels::decode_add(
+          {sum, all.slice(0, g * chunks * bytes, (g + 1) * chunks * bytes).view({chunks, bytes}), codec_});
+    kernels::scale(sum, 1.0 / static_cast<double>(groups));
+    kernels::copy_into(unit.gradient, numbers_of(sum, momentum, unit.shards));
+  }
+
+  FastComponentsOptions options_;
+  Codec codec_;
+  std::optional<StrategySite> site_;
+  std::vector<ErrorFeedback> momenta_;
+  Tensor basis_;
+  std::int64_t steps_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<CommunicationStrategy> make_fast_components(const FastComponentsOptions& options) {
+  return std::make_unique<FastComponents>(options);
+}
+
+}  // namespace keel

@@ -1,0 +1,177 @@
+// DeMo: momenta of groups, of which the fast components travel.
+
+#include "keel/dist/parallel/fast_components.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <mutex>
+#include <numbers>
+#include <tuple>
+
+#include "keel/dist/comm/decorators.h"
+#include "keel/dist/parallel/plan.h"
+#include "tests/dist/parallel/sharding_support.h"
+
+namespace keel {
+namespace {
+
+using namespace keel::testing;
+
+constexpr FastComponentsOptions kFew = {.decay = 0.9, .chunk = 16, .keep = 3};
+
+ShardedOptions with_components(int number, int group, const FastComponentsOptions& fast = kFew) {
+  ShardedOptions options = stage(number);
+  options.sharding.group = group;
+  options.strategy = [fast] { return make_fast_components(fast); };
+  return options;
+}
+
+void step_of(Sharded& engine, const UnitNet& net, Communicator& comm, int step, DType dtype, double factor = 1) {
+  const Tensor x = rows(engine.context(), step, comm, 0, 1, 100, dtype);
+  const Tensor y = rows(engine.context(), step, comm, 0, 1, 900, dtype);
+  engine.backward(scale(mse_loss(net(x), Variable(y)), factor), {.weight = x.dim(0)});
+  EXPECT_EQ(engine.step(0.1).get().taken, std::isfinite(factor));
+}
+
+// What all ranks have, which is the same, after some steps; in one of them the loss of rank 0 is not finite.
+std::vector<double> trained_on(int ranks, const ShardedOptions& made, DType dtype, std::uint64_t delays = 0,
+                               int steps = 5, int bad_step = -1) {
+  ShardedOptions options = made;
+  options.policy = PrecisionPolicy::of(dtype);
+  std::vector<double> result;
+  std::mutex mutex;
+  run_ranks(ranks, [&](Communicator& direct) {
+    DelayedCommunicator comm(direct, delays, std::chrono::microseconds(delays == 0 ? 0 : 300));
+    UnitNet net;
+    Sharded engine(net, testing::context(1), comm, make_sgd(), options);
+    for (int step = 0, good = 0; step < steps; ++step)
+      if (step == bad_step) step_of(engine, net, comm, 17, dtype, INFINITY);
+      else step_of(engine, net, comm, good++, dtype);
+    const std::vector<double> weights = whole_values(engine);
+    const std::lock_guard lock(mutex);
+    if (result.empty()) result = weights;
+    EXPECT_TRUE(weights == result) << "rank " << comm.rank();
+  });
+  return result;
+}
+
+TEST(FastComponents, GiveAllGroupsTheSameBitsInEveryStage) {
+  for (const auto& [ranks, group, dtype] :
+       std::vector<std::tuple<int, int, DType>>{{2, 1, DType::f32}, {4, 2, DType::bf16}, {3, 1, DType::f32}}) {
+    const std::vector<double> expected = trained_on(ranks, with_components(0, group), dtype);
+    for (const int number : {0, 1, 2, 3})
+      EXPECT_TRUE(trained_on(ranks, with_components(number, group), dtype, 3) == expected)
+          << ranks << " ranks, stage " << number << ", " << dtype;
+  }
+}
+
+// With all components and no momentum that is kept, the gradient is the mean over groups.
+TEST(FastComponents, OfEverythingAreDataParallelTraining) {
+  const FastComponentsOptions all = {.decay = 0, .chunk = 32, .keep = 32};
+  ShardedOptions plain = stage(1);
+  // A group divides by the rows of its own ranks, and the sum of two groups' gradients by those of all.
+  EXPECT_LT(relative_error(trained_on(2, with_components(1, 1, all), DType::f32), trained_on(2, plain, DType::f32)),
+            1e-5);
+}
+
+TEST(FastComponents, OfASkippedStepLeaveNothing) {
+  for (const int number : {0, 3})
+    EXPECT_TRUE(trained_on(4, with_components(number, 2), DType::f32, 0, 6, 2) ==
+                trained_on(4, with_components(number, 2), DType::f32, 0, 5))
+        << "stage " << number;
+}
+
+// A unit's gradient after before_step(), in double precision by the definition of the transform.
+TEST(FastComponents, AreThoseOfTheirFormula) {
+  run_ranks(2, [&](Communicator& comm) {
+    const Context context = testing::context(1);
+    constexpr std::int64_t kCount = 100;  // the last of seven chunks has four numbers
+    const auto strategy = make_fast_components(kFew);
+    const Tensor gradient = zeros(context, {kCount});
+    strategy->begin({.units = {{"unit", Tensor(), gradient}}, .context = context, .outer = comm});
+    std::vector<double> momentum[2];
+    for (auto& each : momentum) each.assign(112, 0);
+    for (int step = 0; step < 3; ++step) {
+      std::vector<double> mean(112, 0);
+      for (int group = 0; group < 2; ++group) {
+        std::vector<double> given = uniform(kCount, static_cast<std::uint64_t>(10 * step + group + 1));
+        for (double& each : given) each = static_cast<float>(each);
+        if (group == comm.rank()) kernels::copy_into(gradient, tensor_of(context, given, {kCount}));
+        given.resize(112, 0);
+        std::vector<double>& m = momentum[group];
+        for (std::size_t i = 0; i < 112; ++i) m[i] = 0.9 * m[i] + given[i];
+        for (std::size_t chunk = 0; chunk < 112; chunk += 16) {
+          const auto basis = [](std::size_t k, std::size_t i) {
+            return std::sqrt((k == 0 ? 1 : 2) / 16.0) *
+                   std::cos(std::numbers::pi * static_cast<double>((2 * i + 1) * k) / 32);
+          };
+          std::vector<double> components(16, 0);
+          for (std::size_t k = 0; k < 16; ++k)
+            for (std::size_t i = 0; i < 16; ++i) components[k] += basis(k, i) * m[chunk + i];
+          std::vector<std::size_t> order(16);
+          for (std::size_t k = 0; k < 16; ++k) order[k] = k;
+          std::ranges::stable_sort(order, std::greater(), [&](std::size_t k) { return std::abs(components[k]); });
+          for (std::size_t taken = 0; taken < 3; ++taken)
+            for (std::size_t i = 0; i < 16; ++i) {
+              const double sent = components[order[taken]] * basis(order[taken], i);
+              if (chunk + i < kCount) m[chunk + i] -= sent;
+              mean[chunk + i] += sent / 2;
+            }
+        }
+      }
+      strategy->before_step([] { return 1.0; });
+      mean.resize(kCount);
+      EXPECT_LT(relative_error(doubles(gradient), mean), 1e-5) << "step " << step;
+      const std::vector<double> own(momentum[comm.rank()].begin(), momentum[comm.rank()].begin() + kCount);
+      EXPECT_LT(relative_error(doubles(strategy->state(0).front().values), own), 1e-5);
+      strategy->after_step([] { return true; });
+    }
+  });
+}
+
+TEST(FastComponents, OfAScaledLossAreTheSame) {
+  ShardedOptions scaled = with_components(2, 1);
+  scaled.loss_scale = 1024;
+  scaled.scaling = {.growth = 2, .backoff = 0.5, .interval = 2};
+  EXPECT_LT(relative_error(trained_on(2, scaled, DType::f32), trained_on(2, with_components(2, 1), DType::f32)), 1e-6);
+}
+
+TEST(FastComponents, GoOnToTheSameBitsAndSendWhatThePlanSays) {
+  for (const int number : {0, 3}) {
+    const ShardedOptions options = with_components(number, 2);
+    run_ranks(4,
+              [&](Communicator& comm) {
+                UnitNet whole_net, first_net, second_net, planned;
+                const Context context = testing::context(1);
+                Sharded whole(whole_net, context, comm, make_sgd(), options);
+                std::int64_t before = 0;
+                for (int step = 0; step < 6; ++step) {
+                  before = whole.data_traffic().between_nodes;
+                  step_of(whole, whole_net, comm, step, DType::f32);
+                }
+                const RankPlan plan =
+                    plan_rank(lay_out(planned, shard_ranks(options, 4)), *make_sgd(), options, 4, comm.rank());
+                EXPECT_EQ(whole.data_traffic().between_nodes - before, plan.traffic.strategy);
+                Sharded first(first_net, testing::context(1), comm, make_sgd(), options);
+                for (int step = 0; step < 3; ++step) step_of(first, first_net, comm, step, DType::f32);
+                Sharded second(second_net, testing::context(1), comm, make_sgd(), options);
+                second.load_weights(first.weights());
+                second.load_optimizer_state(first.optimizer_state(), first.state());
+                second.load_strategy_state(first.strategy_state());
+                for (int step = 3; step < 6; ++step) step_of(second, second_net, comm, step, DType::f32);
+                EXPECT_TRUE(whole_values(second) == whole_values(whole)) << "stage " << number;
+              },
+              {.nodes = {0, 0, 1, 1}});
+  }
+}
+
+TEST(FastComponents, RefuseWhatMakesNoSense) {
+  for (const FastComponentsOptions& wrong : {FastComponentsOptions{.decay = 2}, FastComponentsOptions{.chunk = 0},
+                                             FastComponentsOptions{.chunk = 8, .keep = 9}})
+    EXPECT_THROW(make_fast_components(wrong), Error);
+}
+
+}  // namespace
+}  // namespace keel
