@@ -1,6 +1,8 @@
 #pragma once
 // Computing that takes a given time, without a look at the clock.
 
+#include <cstdint>
+
 #include "keel/runtime/language.h"
 
 namespace keel::lab {
