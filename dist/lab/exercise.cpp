@@ -1,6 +1,5 @@
 #include "keel/dist/lab/exercise.h"
 
-#include <ranges>
 #include <utility>
 
 #include "keel/dist/comm/schedule.h"
@@ -109,14 +108,16 @@ Call make_call(const Exercise& exercise, const Communicator& ranks, std::int64_t
       call.output = in_place && is_root ? own_place(given) : gotten.slice(0, 0, own.count());
       if (!is_root) call.input = nothing;
       break;
-    case all_to_all:
+    case all_to_all: {
       if (!exercise.by_counts) break;
       // Rank s gets the part (s - r) modulo n of rank r.
-      for (const Counts lengths = std::exchange(collective.counts, {}); const int r : std::views::iota(0, n)) {
+      const Counts lengths = std::exchange(collective.counts, {});
+      for (int r = 0; r < n; ++r) {
         collective.counts.push_back(lengths[static_cast<std::size_t>((r - rank + n) % n)]);
         collective.incoming.push_back(lengths[static_cast<std::size_t>((rank - r + n) % n)]);
       }
       break;
+    }
     case send:
       KEEL_CHECK(n > 1, "sendrecv needs two ranks: none sends to itself");
       call.parts = {{.kind = send, .input = call.input, .peer = (rank + 1) % n},

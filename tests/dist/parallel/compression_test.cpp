@@ -2,6 +2,7 @@
 
 #include "keel/dist/comm/algorithms.h"
 #include "keel/dist/parallel/plan.h"
+#include "keel/optim/elementwise.h"
 #include "tests/dist/parallel/compression_laws.h"
 
 namespace keel {
