@@ -93,16 +93,27 @@ struct Threshold {
   std::int64_t ties;
 };
 
-// Counts sizes by their upper bits first, so that only those of one count must be sorted.
-Threshold find_threshold(const float* x, std::int64_t count, std::int64_t kept) {
+// The sizes among which the threshold is. Of many, those are counted by their upper bits first, so that only those of
+// one count must be sorted; `kept` becomes how many of these are kept.
+std::vector<std::uint32_t> candidates(const float* x, std::int64_t count, std::int64_t& kept) {
   constexpr unsigned kLowBits = 16;
+  constexpr std::int64_t kMany = 4096;
+  std::vector<std::uint32_t> sizes;
+  if (count < kMany) {
+    for (std::int64_t i = 0; i < count; ++i) sizes.push_back(size_bits(x[i]));
+    return sizes;
+  }
   std::vector<std::int64_t> counts(std::size_t{1} << (31 - kLowBits));
   for (std::int64_t i = 0; i < count; ++i) ++counts[size_bits(x[i]) >> kLowBits];
   std::size_t upper = counts.size() - 1;
   for (; counts[upper] < kept; --upper) kept -= counts[upper];
-  std::vector<std::uint32_t> sizes;
   for (std::int64_t i = 0; i < count; ++i)
     if (size_bits(x[i]) >> kLowBits == upper) sizes.push_back(size_bits(x[i]));
+  return sizes;
+}
+
+Threshold find_threshold(const float* x, std::int64_t count, std::int64_t kept) {
+  std::vector<std::uint32_t> sizes = candidates(x, count, kept);
   std::nth_element(sizes.begin(), sizes.begin() + (kept - 1), sizes.end(), std::greater<>());
   const std::uint32_t size = sizes[static_cast<std::size_t>(kept - 1)];
   return {size, kept - std::count_if(sizes.begin(), sizes.begin() + kept, [&](auto each) { return each > size; })};

@@ -79,14 +79,15 @@ TEST(Codec, Int8AndInt4AreHalfAScaleOffAtMost) {
 }
 
 TEST(Codec, TopKKeepsTheLargestAndOfEqualOnesTheFirst) {
-  for (const double fraction : {0.001, 0.05, 0.5, 0.99}) {
-    const std::vector<double> values = mixed(1000, 9);
+  for (const auto& [count, fraction] : std::vector<std::pair<std::int64_t, double>>{
+           {1000, 0.001}, {1000, 0.05}, {1000, 0.5}, {1000, 0.99}, {9000, 0.001}, {9000, 0.3}, {9000, 0.99}}) {
+    const std::vector<double> values = mixed(count, 9);
     const Coded coded = code(context(), values, 1, top(fraction));
     std::vector<std::size_t> order(values.size());
     std::iota(order.begin(), order.end(), 0);
     std::stable_sort(order.begin(), order.end(),
                      [&](std::size_t a, std::size_t b) { return std::abs(values[a]) > std::abs(values[b]); });
-    const auto kept = static_cast<std::size_t>(top(fraction).kept(1000));
+    const auto kept = static_cast<std::size_t>(top(fraction).kept(count));
     for (std::size_t i = 0; i < order.size(); ++i)
       ASSERT_EQ(coded.carried[order[i]], i < kept ? values[order[i]] : 0) << i << " of " << kept;
   }

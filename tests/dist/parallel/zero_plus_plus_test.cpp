@@ -90,31 +90,37 @@ CodedOutcome trained_in_codes(const NodeShape& shape, ShardedOptions options, DT
   return outcome;
 }
 
-constexpr NodeShape kNodeShapes[] = {{2, 2}, {3, 1}, {4, 2}, {4, 4}, {6, 3}};
+struct NodeCase {
+  NodeShape shape;
+  DType dtype;
+};
+constexpr NodeCase kNodeCases[] = {
+    {{2, 2}, DType::f32}, {{3, 1}, DType::bf16}, {{4, 2}, DType::f32}, {{4, 4}, DType::bf16}, {{6, 3}, DType::bf16}};
 
 struct ZeroPlusPlus : ::testing::TestWithParam<CodedCase> {};
 INSTANTIATE_TEST_SUITE_P(Of, ZeroPlusPlus, ::testing::ValuesIn(kCodedCases),
                          [](const auto& info) { return std::string(info.param.name); });
 
 TEST_P(ZeroPlusPlus, GivesTheSameBitsInEveryStageAndSchedule) {
-  for (const NodeShape& shape : kNodeShapes)
-    for (const DType dtype : {DType::f32, DType::bf16}) {
-      const auto weights_of = [&](int number, std::uint64_t delays) {
-        ShardedOptions options = stage(number);
-        GetParam().set(options);
-        options.sharding.overlap = number != 2;
-        options.sharding.prefetch = number == 3 && delays > 0 ? 2 : 1;
-        return trained_in_codes(shape, options, dtype, delays);
-      };
-      const CodedOutcome reference = weights_of(0, 0);
-      EXPECT_FALSE(reference.weights == trained_in_codes(shape, stage(0), dtype).weights) << "codes change nothing";
-      for (const int number : {0, 1, 2, 3}) {
-        const CodedOutcome other = weights_of(number, 5);
-        EXPECT_TRUE(other.weights == reference.weights)
-            << shape.ranks << " ranks, " << shape.subgroup << " a node, stage " << number << ", " << dtype;
-        EXPECT_TRUE(other.exact == reference.exact) << "the optimizer's own";
-      }
+  for (const NodeCase& each : kNodeCases) {
+    const NodeShape shape = each.shape;
+    const DType dtype = each.dtype;
+    const auto weights_of = [&](int number, std::uint64_t delays) {
+      ShardedOptions options = stage(number);
+      GetParam().set(options);
+      options.sharding.overlap = number != 2;
+      options.sharding.prefetch = number == 3 && delays > 0 ? 2 : 1;
+      return trained_in_codes(shape, options, dtype, delays);
+    };
+    const CodedOutcome reference = weights_of(0, 0);
+    EXPECT_FALSE(reference.weights == trained_in_codes(shape, stage(0), dtype).weights) << "codes change nothing";
+    for (const int number : {0, 1, 2, 3}) {
+      const CodedOutcome other = weights_of(number, 5);
+      EXPECT_TRUE(other.weights == reference.weights)
+          << shape.ranks << " ranks, " << shape.subgroup << " a node, stage " << number << ", " << dtype;
+      EXPECT_TRUE(other.exact == reference.exact) << "the optimizer's own";
     }
+  }
 }
 
 TEST_P(ZeroPlusPlus, OfOneRankAloneIsNothing) {
