@@ -52,12 +52,12 @@ shorter the step is than the same one without, codec included: "no net gain" whe
 intervals explain the difference. "pays below" is the bandwidth of a rank's link below which the bytes that are saved
 take longer than the codec (docs/comm.md).
 
-Where the mathematics differs, what counts is the loss against what it costs. --variant, --seeds, --until-loss and --curves
-each ask for that comparison: every variant, "plain" among them, trains once with each seed, with the evaluations that
-the configuration asks for. "loss" is the mean of the last 10 steps, "validation" that of the last evaluation, each a mean
-over seeds; "+-" behind it is the standard deviation of seeds, and so is the band in the pictures. Bytes are those that
-rank 0 has sent, seconds those of rank 0, both from the first step and without evaluations. Behind "below X" stand the
-steps, bytes and seconds until the mean loss of 10 steps is first below X.
+Where the mathematics differs, what counts is the loss against what it costs. --variant, --seeds, --until-loss and
+--curves each ask for that comparison: every variant, "plain" among them, trains once with each seed, with the evaluations
+that the configuration asks for. "loss" is the mean of the last 10 steps, "validation" that of the last evaluation, each a
+mean over seeds; "+-" behind it is the standard deviation of seeds, and so is the band in the pictures. Bytes are those
+that rank 0 has sent, seconds those of rank 0, both from the first step and without evaluations. Behind "below X" stand
+the steps, bytes and seconds until the mean loss of 10 steps is first below X (docs/comm.md).
 
 The exit code is 1 where runs that do the same sums in the same numbers end in different weights, where a run differs from
 its own repetition, or where a count of bytes is not that of its formula.)";

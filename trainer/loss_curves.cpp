@@ -1,5 +1,7 @@
 #include "keel/trainer/loss_curves.h"
 
+#include <cmath>
+
 #include "keel/dist/comm/agreement.h"
 #include "keel/runtime/stopwatch.h"
 #include "keel/trainer/compared_training.h"
@@ -47,7 +49,8 @@ std::vector<LossPoint> trace_loss(ComparedTraining& training, std::int64_t steps
     point.seconds = cost.seconds();
     if (!evaluates) continue;
     cost.pause();
-    point.validation_loss = training.evaluate().find(kValidationLoss);
+    const std::optional<double> validation = training.evaluate().find(kValidationLoss);
+    if (validation && std::isfinite(*validation)) point.validation_loss = validation;
     cost.go_on();
   }
   return points;

@@ -20,7 +20,7 @@ struct LossPoint {
   double loss = 0;                             // of the step, as StepReport::loss
   std::int64_t bytes = 0;                      // that the first rank has sent, from the beginning, without evaluations
   double seconds = 0;                          // of the first rank, likewise
-  std::optional<double> validation_loss = {};  // where the step has an evaluation, and that such a value
+  std::optional<double> validation_loss = {};  // where the step has an evaluation, and that a finite one
   bool operator==(const LossPoint&) const = default;
 };
 
