@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iostream>
+#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
@@ -11,6 +12,8 @@
 
 #include "commands.h"
 #include "common_options.h"
+#include "compare_curves.h"
+#include "compare_tables.h"
 #include "keel/dist/comm/agreement.h"
 #include "keel/dist/lab/sizes.h"
 #include "keel/runtime/file.h"
@@ -20,7 +23,6 @@
 #include "launched.h"
 #include "network.h"
 #include "ranks.h"
-#include "table.h"
 
 namespace keel::cli {
 namespace {
@@ -34,6 +36,8 @@ Examples:
   keel compare c.yaml -N 2 --compression none,bf16,int8,topk:0.01,powersgd:4
   keel compare c.yaml -N 2 --delay 200 --bandwidth 100M         as if on a slower network
   keel compare c.yaml -N 3 --threads                            ranks as threads of one process, without MPI
+  keel compare c.yaml -N 4 --variant "diloco: outer.type=diloco outer.every=16" --seeds 1,2,3 --steps 400 \
+      --until-loss 2.5 --curves diloco                          loss against bytes and seconds
 
 Every combination of strategies, algorithms, buckets and compressions trains the same steps from the same weights, without evaluation
 and files, so many times as --repeats says, in turns. "weights" begins a fingerprint of all weights in the end: equal ones
@@ -48,6 +52,13 @@ shorter the step is than the same one without, codec included: "no net gain" whe
 intervals explain the difference. "pays below" is the bandwidth of a rank's link below which the bytes that are saved
 take longer than the codec (docs/comm.md).
 
+Where the mathematics differs, what counts is the loss against what it costs. --variant, --seeds, --until-loss and
+--curves each ask for that comparison: every variant, "plain" among them, trains once with each seed, with the evaluations
+that the configuration asks for. "loss" is the mean of the last 10 steps, "validation" that of the last evaluation, each a
+mean over seeds; "+-" behind it is the standard deviation of seeds, and so is the band in the pictures. Bytes are those
+that rank 0 has sent, seconds those of rank 0, both from the first step and without evaluations. Behind "below X" stand
+the steps, bytes and seconds until the mean loss of 10 steps is first below X (docs/comm.md).
+
 The exit code is 1 where runs that do the same sums in the same numbers end in different weights, where a run differs from
 its own repetition, or where a count of bytes is not that of its formula.)";
 
@@ -59,6 +70,7 @@ struct CompareArguments {
   CompareOptions options;
   NetworkArguments network;
   std::string tuned;  // file for the fastest configuration
+  CurveArguments curves;
   bool threads = false;
   int columns = 0;
   FilesBeside beside;
@@ -81,97 +93,6 @@ std::vector<std::string> all_stages(const Config& config) {
   return names;
 }
 
-// "6291456", or "6291456 / 6291444 !" where that is not what was counted.
-std::string cell(std::int64_t measured, std::int64_t formula) {
-  return measured == formula ? fmt::format("{}", measured) : fmt::format("{} / {} !", measured, formula);
-}
-
-std::string milliseconds(double value) { return fmt::format("{:.2f}", value); }
-
-// What compression costs and brings, beside the same training without.
-std::string gains_text(const std::vector<ComparedRun>& runs, int width) {
-  std::vector<TableColumn> columns = {
-      {"", "compression", 0, true}, {"bytes", "saved"}, {"codec", "ms"}, {"", "net gain"}, {"pays", "below"}};
-  for (const ComparedRun& run : runs) {
-    if (!run.compresses) continue;
-    const auto plain = std::find_if(runs.begin(), runs.end(), [&](const ComparedRun& other) {
-      return !other.compresses && other.base == run.base;
-    });
-    const NetGain gain = net_gain(*plain, run);
-    std::size_t at = 0;
-    for (const std::string& text :
-         {run.name, fmt::format("{}", plain->sent - run.sent), milliseconds(run.codec_ms),
-          gain.is_gain ? fmt::format("{:.1f} %", 100 * gain.fraction) : std::string("no net gain"),
-          gain.pays_below > 0 ? fmt::format("{:.3g} GB/s", 1e-9 * gain.pays_below) : std::string("never")})
-      columns[at++].cells.push_back(text);
-  }
-  return table_text(columns, width);
-}
-
-// The first run of those that must end in the same weights.
-const ComparedRun& reference_of(const ComparedRun& run, const std::vector<ComparedRun>& runs) {
-  return *std::find_if(runs.begin(), runs.end(),
-                       [&](const ComparedRun& other) { return other.decisive == run.decisive; });
-}
-bool has_right_weights(const ComparedRun& run, const std::vector<ComparedRun>& runs) {
-  return reference_of(run, runs).fingerprint == run.fingerprint && run.repeats;
-}
-
-std::string runs_text(const std::vector<ComparedRun>& runs, const CompareOptions& options, int width) {
-  std::vector<TableColumn> columns = {
-      {"", "strategy", 0, true}, {"", "weights", 0, true}, {"", "loss", 3}, {"bytes sent", "in a step"},
-      {"bytes of", "state"},     {"exposed", "ms", 1},     {"step", "ms"},  {"+-", "ms", 2},
-      {"p95", "ms", 4}};
-  for (const ComparedRun& run : runs) {
-    std::size_t at = 0;
-    for (const std::string& text :
-         {run.name, fmt::format("{:08x}{}", run.fingerprint >> 32, has_right_weights(run, runs) ? "" : " !"),
-          fmt::format("{:.6f}", run.loss), cell(run.sent, run.sent_by_formula), cell(run.kept, run.kept_by_formula),
-          milliseconds(run.exposed_ms), milliseconds(run.step_ms),
-          options.repeats > 1 ? milliseconds(run.confidence_ms) : std::string("-"), milliseconds(run.p95_ms)})
-      columns[at++].cells.push_back(text);
-  }
-  return table_text(columns, width);
-}
-
-// What each run does that lets its weights differ from the first one's; empty: nothing, of all runs.
-std::string differences_text(const std::vector<ComparedRun>& runs, int width) {
-  const std::vector<std::string>& first = runs.front().decisive;
-  std::vector<TableColumn> columns = {{"", "strategy", 0, true}, {"", "does", 0, true}};
-  for (const ComparedRun& run : runs) {
-    std::string name = run.name;
-    for (const std::string& each : run.decisive) {
-      if (std::find(first.begin(), first.end(), each) != first.end()) continue;
-      columns[0].cells.push_back(std::exchange(name, ""));
-      columns[1].cells.push_back(each);
-    }
-  }
-  return columns[0].cells.empty() ? "" : table_text(columns, width);
-}
-
-// Whether all is as it must be.
-bool print_tables(const std::vector<ComparedRun>& runs, const Config& config, int ranks, const CompareOptions& options,
-                  int width) {
-  const std::string network = describe(options.link);
-  std::cout << fmt::format("{} steps of {} rows by {} rank{}, {} time{}{}{}\n\n", options.steps, config.batch.global,
-                           ranks, ranks == 1 ? "" : "s", options.repeats, options.repeats == 1 ? "" : "s",
-                           network.empty() ? "" : "; ", network);
-  std::cout << runs_text(runs, options, width);
-  const auto any = [&](const auto& is_so) { return std::any_of(runs.begin(), runs.end(), is_so); };
-  if (any([](const ComparedRun& run) { return run.compresses && run.base != run.name; }))
-    std::cout << '\n' << gains_text(runs, width);
-  const bool fits = !any([&](const ComparedRun& run) { return !has_right_weights(run, runs) || !run.fits_formulas(); });
-  const std::string differences = differences_text(runs, width);
-  if (!differences.empty())
-    std::cout << "\nWhy weights may differ from those of " << runs.front().name << ":\n" << differences;
-  std::cout << (!fits ? "\n! marks weights that are not equal, and counts that are not the formula's.\n"
-                : differences.empty()
-                    ? "\nThe weights are equal to the bit, and all bytes are those of the formulas.\n"
-                    : "\nThe weights of runs that do the same are equal to the bit, and all bytes are\n"
-                      "those of the formulas.\n");
-  return fits;
-}
-
 // The configuration of the run with the shortest steps, to train with.
 void write_fastest(const std::vector<ComparedRun>& runs, const std::vector<Variant>& variants,
                    const std::string& file) {
@@ -183,23 +104,86 @@ void write_fastest(const std::vector<ComparedRun>& runs, const std::vector<Varia
   std::cout << fmt::format("The fastest is {}; {} has it: keel train {}\n", fastest->name, file, file);
 }
 
-// All stages, where nothing says what to compare.
-std::vector<Variant> wanted_variants(Config config, CompareAxes axes) {
-  if (axes.strategies.empty() && axes.algorithms.empty() && axes.buckets.empty() && axes.compressions.empty())
-    axes.strategies = all_stages(config);
+// In numbers that the configuration, or else fp32, says.
+std::vector<Variant> variants_in_numbers(Config config, const CompareAxes& axes) {
   if (config.strategy.precision == Strategy::Precision::automatic)
     config.strategy.precision = Strategy::Precision::fp32;
   return variants_of(config, axes);
 }
 
-int run_rank(Communicator& ranks, const CompareArguments& arguments) {
+// All stages, where nothing says what to compare.
+std::vector<Variant> wanted_variants(const Config& config, CompareAxes axes) {
+  if (axes.strategies.empty() && axes.algorithms.empty() && axes.buckets.empty() && axes.compressions.empty())
+    axes.strategies = all_stages(config);
+  return variants_in_numbers(config, axes);
+}
+
+// With the changes, as they would be typed behind those of the call.
+Config configuration_of(const CompareArguments& arguments, const Communicator& ranks, const Words& changes = {}) {
+  FilesBeside beside = arguments.beside;
+  beside.ranks = ranks.size();
+  Words overrides = arguments.overrides;
+  overrides.insert(overrides.end(), changes.begin(), changes.end());
+  return read_configuration(arguments.config, overrides, ranks.rank() == 0, beside);
+}
+
+int columns_of(const CompareArguments& arguments) {
+  return arguments.columns > 0 ? arguments.columns : columns_of_output();
+}
+
+bool wants_curves(const CompareArguments& arguments) {
+  return !arguments.axes.changes.empty() || arguments.curves.are_asked_for();
+}
+
+// Each variant with each seed, seed by seed.
+std::vector<CurveWish> wanted_curves(const CompareArguments& arguments, const Communicator& ranks) {
+  KEEL_CHECK(arguments.tuned.empty(), "--tuned is of comparisons of steps, and not of losses over seeds");
+  std::vector<int> seeds = arguments.curves.seeds;
+  std::sort(seeds.begin(), seeds.end());
+  const auto twice = std::adjacent_find(seeds.begin(), seeds.end());
+  KEEL_CHECK(twice == seeds.end(), "--seeds has ", *twice, " twice");
+  std::vector<CurveWish> wishes;
+  const auto add = [&](const Words& changes) {
+    const Config config = configuration_of(arguments, ranks, changes);
+    for (Variant& each : variants_in_numbers(config, arguments.axes))
+      wishes.push_back({each.name, each.config.seed, std::move(each.config)});
+  };
+  if (seeds.empty()) add({});
+  for (const int seed : seeds) add({concat("seed=", seed)});
+  if (!arguments.curves.folder.empty()) {
+    const std::size_t variants = wishes.size() / std::max<std::size_t>(seeds.size(), 1);
+    KEEL_CHECK(variants <= kLooks, variants, " variants are too many to tell apart in a picture; ", kLooks,
+               " can be drawn at once");
+    if (ranks.rank() == 0) make_curves_folder(arguments.curves.folder);
+  }
+  return wishes;
+}
+
+void compare_losses(Communicator& ranks, const CompareArguments& arguments) {
+  std::vector<CurveWish> wishes;
+  CurveFile file{.ranks = ranks.size()};
+  together(ranks, [&] {
+    wishes = wanted_curves(arguments, ranks);
+    file.link = link_of(arguments.network);
+  });
+  Complaints complaints;
+  file.curves = train_curves(wishes, arguments.options.steps, file.link, complaints, ranks);
+  together(ranks, [&] {
+    if (ranks.rank() != 0) return;
+    const std::vector<MeanCurve> means = mean_curves(file.curves);
+    const std::string title = curves_title(file, wishes.front().config.batch.global);
+    std::cout << title << "\n\n" << curves_text(means, arguments.curves.until_loss, columns_of(arguments));
+    if (!arguments.curves.folder.empty())
+      std::cout << '\n' << write_curves(file, means, title, arguments.curves.folder);
+  });
+}
+
+int compare_steps(Communicator& ranks, const CompareArguments& arguments) {
   Config config;
   std::vector<Variant> variants;
   CompareOptions options = arguments.options;
   together(ranks, [&] {
-    FilesBeside beside = arguments.beside;
-    beside.ranks = ranks.size();
-    config = read_configuration(arguments.config, arguments.overrides, ranks.rank() == 0, beside);
+    config = configuration_of(arguments, ranks);
     variants = wanted_variants(config, arguments.axes);
     options.link = link_of(arguments.network);
   });
@@ -208,11 +192,16 @@ int run_rank(Communicator& ranks, const CompareArguments& arguments) {
   bool fits = true;
   together(ranks, [&] {
     if (ranks.rank() != 0) return;
-    fits = print_tables(runs, config, ranks.size(), options,
-                        arguments.columns > 0 ? arguments.columns : columns_of_output());
+    fits = print_tables(runs, config, ranks.size(), options, columns_of(arguments));
     if (!arguments.tuned.empty()) write_fastest(runs, variants, arguments.tuned);
   });
   return fits ? 0 : 1;
+}
+
+int run_rank(Communicator& ranks, const CompareArguments& arguments) {
+  if (!wants_curves(arguments)) return compare_steps(ranks, arguments);
+  compare_losses(ranks, arguments);
+  return 0;
 }
 
 int run(const Call& call, const CompareArguments& arguments) {
@@ -228,29 +217,39 @@ Command compare_command() {
   const auto arguments = std::make_shared<CompareArguments>();
   CompareAxes& axes = arguments->axes;
   CompareOptions& options = arguments->options;
-  return {.name = "compare",
-          .help = "Train in several ways, and compare them.",
-          .positionals = {configuration(&arguments->config), overrides(&arguments->overrides)},
-          .options = {{"-N", "RANKS", {&arguments->ranks, 1, 1024}, "Ranks."},
-                      {"--strategies", "NAME", &axes.strategies,
-                       "What to compare; all stages where nothing else says what."},
-                      {"--algorithms", "NAME", &axes.algorithms,
-                       "Algorithms of collectives, by their names in `keel comm --help`."},
-                      {"--buckets", "SIZE", &axes.buckets, "Sizes of sharding.bucket, such as 1M,4M."},
-                      {"--compression", "NAME", &axes.compressions,
-                       "Ways of gradient_compression, with a number where they take one; none is always among them."},
-                      {"--steps", "N", {&options.steps, 2, std::int64_t{1} << 40}, "Steps of each training."},
-                      {"--repeats", "N", {&options.repeats, 1, 1000}, "Trainings of each."},
-                      delay_option(&arguments->network),
-                      bandwidth_option(&arguments->network),
-                      {"--tuned", "C.yaml", &arguments->tuned,
-                       "Write the configuration with the shortest steps to this file."},
-                      deepspeed_file(&arguments->beside),
-                      accelerate_file(&arguments->beside),
-                      ranks_as_threads(&arguments->threads),
-                      columns_option(&arguments->columns)},
-          .footer = kCompareFooter,
-          .run = [arguments](const Call& call) { return run(call, *arguments); }};
+  return {
+      .name = "compare",
+      .help = "Train in several ways, and compare them.",
+      .positionals = {configuration(&arguments->config), overrides(&arguments->overrides)},
+      .options =
+          {{"-N", "RANKS", {&arguments->ranks, 1, 1024}, "Ranks."},
+           {"--strategies", "NAME", &axes.strategies, "What to compare; all stages where nothing else says what."},
+           {"--algorithms", "NAME", &axes.algorithms,
+            "Algorithms of collectives, by their names in `keel comm --help`."},
+           {"--buckets", "SIZE", &axes.buckets, "Sizes of sharding.bucket, such as 1M,4M."},
+           {"--compression", "NAME", &axes.compressions,
+            "Ways of gradient_compression, with a number where they take one; none is always among them."},
+           {"--variant", "NAME: KEY=VALUE ...", Value::every_word(&axes.changes),
+            "What the configuration has otherwise in this variant; plain is always among them. May be given "
+            "again."},
+           {"--seeds",
+            "N",
+            {&arguments->curves.seeds, 0, std::numeric_limits<int>::max()},
+            "Train each with these values of seed, to see how far losses spread."},
+           {"--until-loss", "LOSS", &arguments->curves.until_loss, "What it takes until the loss is below this."},
+           {"--curves", "FOLDER", &arguments->curves.folder,
+            "Write losses with their bytes and seconds into this folder: curves.json and pictures."},
+           {"--steps", "N", {&options.steps, 2, std::int64_t{1} << 40}, "Steps of each training."},
+           {"--repeats", "N", {&options.repeats, 1, 1000}, "Trainings of each."},
+           delay_option(&arguments->network),
+           bandwidth_option(&arguments->network),
+           {"--tuned", "C.yaml", &arguments->tuned, "Write the configuration with the shortest steps to this file."},
+           deepspeed_file(&arguments->beside),
+           accelerate_file(&arguments->beside),
+           ranks_as_threads(&arguments->threads),
+           columns_option(&arguments->columns)},
+      .footer = kCompareFooter,
+      .run = [arguments](const Call& call) { return run(call, *arguments); }};
 }
 
 }  // namespace keel::cli

@@ -42,6 +42,8 @@ struct Axes {
       const auto [least, most] = std::minmax_element(curve.values.begin(), curve.values.end());
       low = std::min({low, curve.low, *least});
       high = std::max(high, *most);
+      for (const double edge : curve.lower) low = std::min(low, edge);
+      for (const double edge : curve.upper) high = std::max(high, edge);
       first = std::min(first, place_of(curve, 0));
       last = std::max(last, last_place(curve));
       end = std::max(end, end_of(curve));
@@ -125,7 +127,9 @@ std::string_view mark_of(std::size_t look, CurveStyle style) {
 }
 
 std::string label(double value) { return fmt::format("{:.4g}", value); }
-std::string place_label(double place) { return fmt::format("{:.0f}", std::floor(place)); }
+std::string place_label(const Panel& panel, double place) {
+  return panel.has_whole_places ? fmt::format("{:.0f}", std::floor(place)) : label(place);
+}
 
 // Numbers and lines of a panel of the SVG.
 struct Frame {
@@ -143,14 +147,35 @@ std::string svg_style(std::size_t look) {
                      kDashes[look]);
 }
 
+double svg_x(double place, const Axes& axes, const Frame& frame) {
+  const double length = axes.last - axes.first;
+  return frame.left + (length > 0 ? frame.width * (place - axes.first) / length : 0);
+}
+double svg_y(double value, const Axes& axes, const Frame& frame) {
+  return frame.top + frame.height * (1 - axes.height_of(value));
+}
+
+// The curve's band, with a point a pixel at most.
+std::string svg_band(const Curve& curve, const Axes& axes, const Frame& frame) {
+  const std::size_t count = curve.lower.size();
+  if (count < 2) return "";
+  const std::size_t points = std::min(count, static_cast<std::size_t>(frame.width));
+  std::string there, back;
+  for (std::size_t point = 0; point < points; ++point) {
+    const std::size_t i = point * (count - 1) / (points - 1);
+    const double x = svg_x(place_of(curve, i), axes, frame);
+    there += fmt::format("{:.2f},{:.2f} ", x, svg_y(curve.upper[i], axes, frame));
+    back = fmt::format("{:.2f},{:.2f} ", x, svg_y(curve.lower[i], axes, frame)) + back;
+  }
+  return fmt::format("<polygon fill=\"{}\" fill-opacity=\"0.15\" points=\"{}{}\"/>\n", lab::kCurveColours[curve.look],
+                     there, back);
+}
+
 // Two points a pixel show every rise and fall: the lowest and the highest value of those that share it.
 std::string svg_curve(const Curve& curve, const Axes& axes, const Frame& frame) {
   const std::size_t count = curve.values.size(), pixels = static_cast<std::size_t>(frame.width);
-  const double length = axes.last - axes.first;
-  const auto x_of = [&](std::size_t i) {
-    return frame.left + (length > 0 ? frame.width * (place_of(curve, i) - axes.first) / length : 0);
-  };
-  const auto y_of = [&](std::size_t i) { return frame.top + frame.height * (1 - axes.height_of(curve.values[i])); };
+  const auto x_of = [&](std::size_t i) { return svg_x(place_of(curve, i), axes, frame); };
+  const auto y_of = [&](std::size_t i) { return svg_y(curve.values[i], axes, frame); };
   if (count == 1)  // a line of one point is none
     return fmt::format("<circle cx=\"{:.2f}\" cy=\"{:.2f}\" r=\"3\" fill=\"{}\"/>\n", x_of(0), y_of(0),
                        lab::kCurveColours[curve.look]);
@@ -181,9 +206,10 @@ std::string svg_panel(const Panel& panel, const Frame& frame) {
     text += fmt::format("<line x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\" stroke=\"#ddd\"/>\n", frame.left,
                         y, right, y);
     text += svg_text(frame.left - 8, y + 4, "end", label(axes.low + (axes.high - axes.low) * i / 4));
-    text += svg_text(x, bottom + 18, "middle", place_label(axes.first + (axes.last - axes.first) * i / 4));
+    text += svg_text(x, bottom + 18, "middle", place_label(panel, axes.first + (axes.last - axes.first) * i / 4));
   }
-  text += svg_text((frame.left + right) / 2, bottom + 34, "middle", "steps taken");
+  text += svg_text((frame.left + right) / 2, bottom + 34, "middle", panel.places);
+  for (const Curve& curve : panel.curves) text += svg_band(curve, axes, frame);
   for (const Curve& curve : panel.curves) text += svg_curve(curve, axes, frame);
   return text;
 }
@@ -213,7 +239,7 @@ std::string draw_panel(const Panel& panel, CurveStyle style, CurveSize size) {
     const unsigned char number = raster.at(column, row);
     return number == 0 ? " " : std::string(mark_of(number - 1u, style));
   };
-  const std::string first = place_label(axes.first), last = place_label(axes.last);
+  const std::string first = place_label(panel, axes.first), last = place_label(panel, axes.last);
   std::string text = fmt::format("{:>12} {}\n", "", panel.name);
   for (int row = 0; row < size.rows; ++row) {
     const int middle = (size.rows - 1) / 2;
@@ -230,7 +256,7 @@ std::string draw_panel(const Panel& panel, CurveStyle style, CurveSize size) {
   for (int column = 0; column < size.columns; ++column) axis += plain ? "-" : "\u2500";
   text += fmt::format("{:>12} {}{}\n", "", plain ? "+" : "\u2514", axis);
   const int room = std::max(size.columns - static_cast<int>(first.size() + last.size()), 1);
-  return text + fmt::format("{:>12}  {}{:^{}}{}\n", "", first, "steps taken", room, last);
+  return text + fmt::format("{:>12}  {}{:^{}}{}\n", "", first, panel.places, room, last);
 }
 
 std::string draw_curve(const Curve& curve, CurveStyle style, CurveSize size) {

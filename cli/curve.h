@@ -1,5 +1,5 @@
 #pragma once
-// Curves over the steps of a run, as text for a terminal and as SVG.
+// Curves over the steps of a run, or over what they cost, as text for a terminal and as SVG.
 
 #include <span>
 #include <string>
@@ -13,6 +13,8 @@ struct Curve {
   double low = 0;                   // where the axis begins, unless values are lower; it ends at the highest value
   std::vector<double> places = {};  // steps of the values, ascending; empty: 0, 1, 2, ...
   std::size_t look = 0;             // mark in a terminal, colour and dash in SVG
+  // SVG alone: the edges of a band around the values, as many as there are; empty: none.
+  std::vector<double> lower = {}, upper = {};
 };
 inline constexpr std::size_t kLooks = 8;
 
@@ -21,6 +23,8 @@ struct Panel {
   std::string name;  // "loss"
   std::vector<Curve> curves;
   bool is_marked = false;  // in a terminal each curve is drawn with its mark; otherwise as a line
+  std::string places = "steps taken";
+  bool has_whole_places = true;
 };
 
 enum class CurveStyle { braille, ascii };

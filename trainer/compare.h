@@ -8,30 +8,10 @@
 
 #include "keel/dist/comm/communicator.h"
 #include "keel/dist/comm/link.h"
-#include "keel/trainer/config.h"
 #include "keel/trainer/progress.h"
+#include "keel/trainer/variants.h"
 
 namespace keel {
-
-// One way to train.
-struct Variant {
-  std::string name;
-  Config config;
-  std::string base = name;  // its name without the compression
-};
-
-// What is tried, on its own axis: the variants are all combinations. An empty axis stays as the configuration has it.
-struct CompareAxes {
-  std::vector<std::string> strategies = {};  // names of strategies that say their precision
-  std::vector<std::string> algorithms = {};  // of collectives, as sharding.algorithm
-  std::vector<std::string> buckets = {};     // sizes, "4M"
-  // Compressions of gradients: "none", "int8", "topk:0.01", "powersgd:4". "none" is tried in any case, to measure the
-  // others by.
-  std::vector<std::string> compressions = {};
-};
-// The first axis varies slowest. An Error where a name is none; without any axis there is one variant, the
-// configuration's own.
-std::vector<Variant> variants_of(const Config& config, const CompareAxes& axes);
 
 struct CompareOptions {
   std::int64_t steps = 60;   // of each training, 2 at least

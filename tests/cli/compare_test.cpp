@@ -1,3 +1,4 @@
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -5,6 +6,8 @@
 #include <sstream>
 
 #include "keel/trainer/config.h"
+#include "keel/trainer/curve_file.h"
+#include "keel/trainer/curve_means.h"
 #include "tests/cli/sandbox.h"
 #include "tests/pattern.h"
 
@@ -41,6 +44,75 @@ TEST(CompareCommand, WhatFollowsAListIsNotPartOfIt) {
       "batch.micro=1");
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_TRUE(outcome.out.starts_with("2 steps of 2 rows by 2 ranks")) << outcome.out;
+}
+
+TEST(CompareCommand, DrawsTheLossOfVariantsAgainstBytesAndSeconds) {
+  const Sandbox sandbox;
+  const Outcome outcome = sandbox.keel(
+      "compare text.yaml -N 2 --threads --steps 12 --seeds 3,1 --until-loss 1000 --curves shown --columns 200 "
+      "--variant 'local: outer.type=local_sgd outer.every=6' strategy=ddp-fp32 sharding.group=1");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_TRUE(outcome.out.starts_with("12 steps of 4 rows by 2 ranks, 2 seeds\n\n")) << outcome.out;
+  const CurveFile file = parse_curve_file(sandbox.read("shown/curves.json"));
+  ASSERT_EQ(file.curves.size(), 4u);
+  const std::vector<MeanCurve> means = mean_curves(file.curves);
+  EXPECT_LT(means[1].points.back().bytes, means[0].points.back().bytes);
+  std::istringstream lines(outcome.out);
+  std::map<std::string, std::vector<std::string>> rows;
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::string name;
+    words >> name;
+    for (std::string word; words >> word;) rows[name].push_back(word);
+  }
+  for (const MeanCurve& mean : means) {
+    const std::vector<std::string>& row = rows[mean.variant];
+    ASSERT_EQ(row.size(), 9u) << outcome.out;
+    EXPECT_EQ(row[0], fmt::format("{:.4f}", mean.final_loss.mean));
+    EXPECT_EQ(row[1], fmt::format("{:.4f}", mean.final_loss.deviation));
+    EXPECT_EQ(row[2], fmt::format("{:.0f}", mean.points.back().bytes / 12));
+    EXPECT_EQ(row[4], fmt::format("{:.4f}", mean.points.back().validation_loss.value().mean));
+    EXPECT_EQ(row[6], "10") << "the first mean of ten steps";
+    EXPECT_EQ(row[7], fmt::format("{:.0f}", mean.points[9].bytes));
+  }
+  for (const char* name : {"shown/loss-bytes.svg", "shown/loss-seconds.svg"}) {
+    const std::string picture = sandbox.read(name);
+    EXPECT_TRUE(picture.starts_with("<svg xmlns=") && picture.ends_with("</svg>\n")) << picture;
+    for (const auto& [word, count] : {std::pair("<polyline", 4), {"<polygon", 4}, {">local</text>", 1}}) {
+      int found = 0;
+      for (std::size_t at = picture.find(word); at != std::string::npos; at = picture.find(word, at + 1)) ++found;
+      EXPECT_EQ(found, count) << word << " in " << name;
+    }
+  }
+  EXPECT_EQ(file.curves[0].seed, 1u);
+  EXPECT_EQ(file.curves[3].seed, 3u);
+}
+
+TEST(CompareCommand, SaysWhereALossIsNotReached) {
+  const Sandbox sandbox;
+  const Outcome outcome = sandbox.keel("compare addition.yaml -N 1 --steps 2 --until-loss 0.001 --columns 200");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("not reached"), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find("below 0.001"), std::string::npos) << outcome.out;
+}
+
+TEST(CompareCommand, SaysWhatIsNoVariantOrSeed) {
+  const Sandbox sandbox;
+  sandbox.write("file", "");
+  for (const auto& [arguments, reason] : std::vector<std::pair<std::string, std::string>>{
+           {"--variant 'outer.type=diloco'", "a variant is written as 'NAME: KEY=VALUE KEY=VALUE'"},
+           {"--variant 'a:'", "variant 'a' changes nothing"},
+           {"--variant 'a: clip=1' --variant 'a: clip=2'", "two variants are called 'a'"},
+           {"--variant 'a: clipp=1'", "clipp"},
+           {"--seeds 1,1", "--seeds has 1 twice"},
+           {"--seeds one", "--seeds"},
+           {"--seeds 1 --tuned t.yaml", "--tuned"},
+           {"--curves file", "cannot make folder 'file'"},
+           {"--curves shown --buckets 1M,2M,3M,4M,5M,6M,7M,8M,9M", "9 variants are too many"}}) {
+    const Outcome outcome = sandbox.keel("compare addition.yaml -N 1 --steps 2 " + arguments);
+    EXPECT_NE(outcome.code, 0) << arguments;
+    EXPECT_NE(outcome.err.find(reason), std::string::npos) << arguments << '\n' << outcome.err;
+  }
 }
 
 }  // namespace

@@ -78,6 +78,16 @@ TEST(Compare, TellsOtherNumbersApart) {
   EXPECT_NE(results[0].fingerprint, results[1].fingerprint);
 }
 
+TEST(Compare, SaysWhichChangesOfTheConfigurationLetWeightsDiffer) {
+  const TemporaryFolder place;
+  const auto results =
+      compare_by(2, small_run(place, "run", {"strategy=zero1-fp32"}), {.changes = {"fast: optimizer.lr=0.1"}});
+  ASSERT_EQ(results.size(), 2u);
+  EXPECT_NE(results[0].fingerprint, results[1].fingerprint);
+  EXPECT_EQ(results[1].decisive.back(), "has optimizer.lr=0.1");
+  EXPECT_EQ(results[0].decisive.size() + 1, results[1].decisive.size());
+}
+
 TEST(Compare, CountsTheBytesOfEveryAlgorithmByItsFormula) {
   const TemporaryFolder place;
   const Config config = small_run(place, "run", {"batch.global=12", "batch.micro=12"});
