@@ -10,9 +10,10 @@ namespace keel {
 namespace {
 
 // The same memory for a collective: what it reads and writes is no touch, and the numbers that it brings back are no
-// change.
+// change. It stays as long as the collective does: where this rank has failed, others may still read it.
 Tensor alias_of(const Tensor& flat) {
-  return from_external(flat.context(), flat.raw(), flat.shape(), flat.strides(), flat.dtype());
+  const auto keep = [storage = flat.storage()](void*) {};
+  return from_external(flat.context(), flat.raw(), flat.shape(), flat.strides(), flat.dtype(), keep);
 }
 
 }  // namespace
