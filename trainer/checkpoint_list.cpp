@@ -114,7 +114,7 @@ Checkpoint open_checkpoint_of_run(const std::string& path, const std::shared_ptr
   KEEL_CHECK(!named || *named == checkpoint.state.step, "'", path, "' holds step ", checkpoint.state.step,
              ", not the step of its name; give it a name without a step, or its own again");
   if (is_of_own_loop(checkpoint)) return checkpoint;
-  check_task_is_known(*keys, checkpoint.state.config, path);
+  check_is_known(*keys, checkpoint.state.config, path);
   parse_config(keys, checkpoint.state.config, path);
   return checkpoint;
 }

@@ -139,6 +139,7 @@ void ConfigResolver::check_compression() {
 }
 
 void ConfigResolver::check_outer() {
+  if (broken().contains("outer.type")) return;
   const StrategyEntry* entry = find_strategy(config_.keys->strategies(), config_.text("outer.type"));
   if (entry == nullptr) return;
   constexpr std::string_view kKey = "outer.type";
@@ -150,6 +151,7 @@ void ConfigResolver::check_outer() {
   require(!find_optimizer(config_.optimizer.type).requirements.averages, {kKey, "optimizer.type"},
           concat(config_.optimizer.type,
                  " trains at other weights than it has, and groups tell each other one of the two"));
+  if (std::ranges::any_of(entry->rows, [&](const KeyRow& row) { return broken().contains(row.key); })) return;
   try {
     (void)entry->make(config_);
   } catch (const Error& error) { require(false, {kKey}, error.what()); }

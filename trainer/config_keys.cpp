@@ -110,13 +110,18 @@ const std::shared_ptr<const ConfigKeys>& keel_keys() {
   return keys;
 }
 
-void check_task_is_known(const ConfigKeys& keys, std::string_view yaml, std::string_view name) {
+void check_is_known(const ConfigKeys& keys, std::string_view yaml, std::string_view name) {
+  const auto refuse = [&](std::string_view what, const auto& entries) {
+    std::string known;
+    for (const auto& each : entries) known += concat(known.empty() ? "" : ", ", each.name);
+    throw UnknownTask(concat("'", name, "' is of the ", what, ", which this program does not have; it has ", known,
+                             ". Ask the program that trained it"));
+  };
   const std::string task = written_value(yaml, {}, "task.type").value_or("");
-  if (task.empty() || keys.tasks().find(task) != nullptr) return;
-  std::string known;
-  for (const TaskEntry& each : keys.tasks().entries()) known += concat(known.empty() ? "" : ", ", each.name);
-  throw UnknownTask(concat("'", name, "' is of the task '", task, "', which this program does not have; it has ", known,
-                           ". Ask the program that trained it"));
+  if (!task.empty() && keys.tasks().find(task) == nullptr) refuse(concat("task '", task, "'"), keys.tasks().entries());
+  const std::string strategy = written_value(yaml, {}, "outer.type").value_or("none");
+  if (strategy != "none" && find_strategy(keys.strategies(), strategy) == nullptr)
+    refuse(concat("strategy of communication '", strategy, "'"), keys.strategies());
 }
 
 }  // namespace keel

@@ -33,13 +33,13 @@ class ConfigKeys {
   std::map<std::string, std::shared_ptr<const Schema>, std::less<>> schemas_;
 };
 
-// A stored configuration is of a task that this program does not have.
+// A stored configuration is of a task, or of a strategy of communication, that this program does not have.
 class UnknownTask : public Error {
  public:
   using Error::Error;
 };
 
 // For texts that a run has stored, which one of `name` holds: throws UnknownTask.
-void check_task_is_known(const ConfigKeys& keys, std::string_view yaml, std::string_view name);
+void check_is_known(const ConfigKeys& keys, std::string_view yaml, std::string_view name);
 
 }  // namespace keel

@@ -65,7 +65,7 @@ Checkpoint TrainedModel::find_exported() const {
   Checkpoint found;
   found.path = source_.path;
   found.state.config = read_text_file(folder.config());
-  check_task_is_known(*source_.keys, found.state.config, folder.config());
+  check_is_known(*source_.keys, found.state.config, folder.config());
   const Config config = parse_config(source_.keys, found.state.config, folder.config());
   ManifestJoin models;
   for (const std::string& name : source_.keys->tasks().find(config.task)->model_names()) {

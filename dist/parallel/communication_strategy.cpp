@@ -1,6 +1,7 @@
 #include "keel/dist/parallel/communication_strategy.h"
 
 #include "keel/dist/comm/schedule.h"
+#include "keel/kernels/elementwise.h"
 
 namespace keel {
 
@@ -13,6 +14,12 @@ StrategyCost cost_of_sums(std::span<const StrategyNumbers> units, int groups, in
     cost.sent += kWidth * (count - own + (groups - 1) * own);  // to whoever adds a part, then that to all
   }
   return cost;
+}
+
+Tensor kept_copy(const Tensor& x) {
+  const Tensor copy = empty(x.context(), x.shape(), DType::f32, Purpose::optimizer);
+  kernels::copy_into(copy, x);
+  return copy;
 }
 
 }  // namespace keel

@@ -92,6 +92,9 @@ class CommunicationStrategy {
 // keeps so many fp32 tensors of them. `group`: this rank's.
 StrategyCost cost_of_sums(std::span<const StrategyNumbers> units, int groups, int group, std::int64_t every, int kept);
 
+// A copy in fp32 that a strategy keeps from step to step: plans and counts of memory call it optimizer state.
+Tensor kept_copy(const Tensor& x);
+
 // Makes one on every rank.
 using StrategyMaker = std::function<std::unique_ptr<CommunicationStrategy>()>;
 

@@ -50,7 +50,7 @@ class OuterSteps : public CommunicationStrategy {
     site_.emplace(site);
     for (const StrategyUnit& unit : site.units) {
       Unit& own = units_.emplace_back();
-      own.anchor = copy_of(unit.weights);
+      own.anchor = kept_copy(unit.weights);
       if (options_.delay > 0) own.travelling = zeros(site.context, unit.weights.shape(), kWide, kKept);
       if (options_.momentum > 0) own.momentum = zeros(unit.weights.context(), unit.weights.shape(), kWide, kKept);
     }
@@ -114,11 +114,6 @@ class OuterSteps : public CommunicationStrategy {
     bool is_due = false;  // the sum is to be used
   };
 
-  static Tensor copy_of(const Tensor& x) {
-    const Tensor copy = empty(x.context(), x.shape(), kWide, kKept);
-    kernels::copy_into(copy, x);
-    return copy;
-  }
   static void wait(Unit& own) { std::exchange(own.sum, {}).wait(); }
   // Whether the outer step of the unit's fragment begins after so many steps.
   bool is_due(std::size_t unit, std::int64_t steps) const {

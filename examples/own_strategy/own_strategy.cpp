@@ -18,7 +18,7 @@ class Elastic : public keel::CommunicationStrategy {
   std::string describe() const override { return keel::concat("elastic, every ", every_, ", part ", part_); }
   void begin(const keel::StrategySite& site) override {
     site_.emplace(site);
-    for (const keel::StrategyUnit& unit : site.units) centres_.push_back(keel::kernels::clone(unit.weights));
+    for (const keel::StrategyUnit& unit : site.units) centres_.push_back(keel::kept_copy(unit.weights));
   }
   bool after_step(const std::function<bool()>& /*taken*/) override {
     if (++steps_ % every_ != 0) return false;

@@ -118,8 +118,10 @@ list(TRANSFORM own REPLACE "/consumer/build$" "/consumer/own_strategy")
 run(${own})
 run("${CMAKE_COMMAND}" --build "${folder}/own_strategy")
 set(elastic "${folder}/own_strategy/elastic")
-set(elastically "${SOURCE}/examples/addition.yaml" time_limit=0 steps=45 eval.every=0 checkpoint.every=15 threads=1
+set(elastically "${SOURCE}/examples/addition.yaml" time_limit=0 steps=45 scheduler.warmup=5 eval.every=0
+  checkpoint.every=15 threads=1
   outer.type=elastic sharding.group=2)
+set(throws ${elastic})  # which reads its own runs
 foreach(stage IN ITEMS ddp zero3)
   run(${elastic} launch -N 4 --threads --strat ${stage} ${elastically} "run=${folder}/elastic-${stage}")
 endforeach()

@@ -52,6 +52,20 @@ TEST(OuterRun, GoesOnWithOtherRanksFromTheFirstGroup) {
   }
 }
 
+// Another program's strategy, in what a run has stored.
+TEST(OuterRun, OfAStrategyThatTheProgramDoesNotHaveIsTold) {
+  const TemporaryFolder place;
+  const Config config = small_run(place, "run", outer_settings("{type: local_sgd, every: 3}", "ddp-fp32", 1));
+  const std::string yaml = to_yaml(config);
+  check_is_known(*config.keys, yaml, "run");
+  const std::string others =
+      yaml.substr(0, yaml.find("local_sgd")) + "elastic" + yaml.substr(yaml.find("local_sgd") + 9);
+  const std::string told = error_of([&] { check_is_known(*config.keys, others, "run"); });
+  EXPECT_NE(told.find("'run' is of the strategy of communication 'elastic', which this program does not have"),
+            std::string::npos)
+      << told;
+}
+
 TEST(OuterRun, RefusesWhatDoesNotGoTogether) {
   const TemporaryFolder place;
   const auto message = [&](const std::vector<std::string>& settings) {
@@ -60,6 +74,8 @@ TEST(OuterRun, RefusesWhatDoesNotGoTogether) {
     } catch (const Error& error) { return std::string(error.what()); }
     return std::string();
   };
+  EXPECT_NE(message({"outer.type=dilocoo"}).find("did you mean 'diloco'"), std::string::npos);
+  EXPECT_EQ(message({"outer={type: diloco, every: 0}"}).find("no value"), std::string::npos);
   EXPECT_NE(message({"outer.type=diloco", "sharding.group=1", "ema.decay=0.9"}).find("no average"), std::string::npos);
   EXPECT_NE(
       message({"outer={type: streaming_diloco, every: 2}", "sharding.group=1"}).find("there are 1 to 2 fragments"),
