@@ -160,15 +160,15 @@ std::string svg_band(const Curve& curve, const Axes& axes, const Frame& frame) {
   const std::size_t count = curve.lower.size();
   if (count < 2) return "";
   const std::size_t points = std::min(count, static_cast<std::size_t>(frame.width));
-  std::string there, back;
-  for (std::size_t point = 0; point < points; ++point) {
+  std::string corners;
+  const auto add = [&](std::size_t point, const std::vector<double>& edge) {
     const std::size_t i = point * (count - 1) / (points - 1);
-    const double x = svg_x(place_of(curve, i), axes, frame);
-    there += fmt::format("{:.2f},{:.2f} ", x, svg_y(curve.upper[i], axes, frame));
-    back = fmt::format("{:.2f},{:.2f} ", x, svg_y(curve.lower[i], axes, frame)) + back;
-  }
-  return fmt::format("<polygon fill=\"{}\" fill-opacity=\"0.15\" points=\"{}{}\"/>\n", lab::kCurveColours[curve.look],
-                     there, back);
+    corners += fmt::format("{:.2f},{:.2f} ", svg_x(place_of(curve, i), axes, frame), svg_y(edge[i], axes, frame));
+  };
+  for (std::size_t point = 0; point < points; ++point) add(point, curve.upper);
+  for (std::size_t point = points; point-- > 0;) add(point, curve.lower);
+  return fmt::format("<polygon fill=\"{}\" fill-opacity=\"0.15\" points=\"{}\"/>\n", lab::kCurveColours[curve.look],
+                     corners);
 }
 
 // Two points a pixel show every rise and fall: the lowest and the highest value of those that share it.
