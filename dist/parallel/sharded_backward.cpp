@@ -63,7 +63,7 @@ void Sharded::backward(std::span<const WeightedLoss> terms, const BackwardOption
   count_backward(options);
   const bool counts =
       std::any_of(terms.begin(), terms.end(), [](const WeightedLoss& term) { return term.factor != 0; });
-  if (options_.compression.kind().feedback) wait_until_released();  // residuals change now
+  if (options_.compression.kind().feedback || strategy_) wait_until_released();  // what they keep changes now
   if (!counts && size() == 1) return;
   for (const auto& unit : units_) unit->count_rows(counts);
 

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <mutex>
 #include <tuple>
 
@@ -241,6 +242,47 @@ TEST(OuterSteps, SendAndKeepWhatThePlanSays) {
         }
       });
     }
+}
+
+// Notes what an engine calls.
+class Listening : public CommunicationStrategy {
+ public:
+  explicit Listening(std::vector<std::string>& calls) : calls_(calls) {}
+  std::string describe() const override { return "listening"; }
+  void begin(const StrategySite& site) override { calls_.push_back(concat("begin ", site.units.size())); }
+  void after_backward(std::size_t unit) override { calls_.push_back(concat("unit ", unit)); }
+  void before_step(const std::function<double()>&) override { calls_.emplace_back("before"); }
+  bool after_step(const std::function<bool()>& taken) override {
+    calls_.emplace_back(taken() ? "taken" : "skipped");
+    return false;
+  }
+  StrategyCost cost(std::span<const StrategyNumbers>, int, int) const override { return {}; }
+
+ private:
+  std::vector<std::string>& calls_;
+};
+
+TEST(CommunicationStrategy, HearsOfEachUnitOnceAStepBeforeTheStep) {
+  for (const int number : {0, 1, 2, 3})
+    run_ranks(3, [&](Communicator& comm) {
+      std::vector<std::string> calls;
+      ShardedOptions options = stage(number);
+      options.sharding.group = 1;
+      options.strategy = [&calls] { return std::make_unique<Listening>(calls); };
+      UnitNet net;
+      Sharded engine(net, testing::context(1), comm, make_adamw(), options);
+      std::size_t trained = 0;
+      for (const auto& unit : engine.units()) trained += unit->trainable() ? 1 : 0;
+      EXPECT_EQ(calls, std::vector<std::string>{concat("begin ", trained)});
+      calls.clear();
+      train_step(engine, net, comm, 0, DType::f32, 1e-2);
+      ASSERT_EQ(calls.size(), trained + 2);
+      EXPECT_EQ(calls[trained], "before");
+      EXPECT_EQ(calls[trained + 1], "taken");
+      calls.resize(trained);
+      std::sort(calls.begin(), calls.end());
+      for (std::size_t unit = 0; unit < trained; ++unit) EXPECT_EQ(calls[unit], concat("unit ", unit));
+    });
 }
 
 TEST(OuterSteps, RefuseWhatMakesNoSense) {
