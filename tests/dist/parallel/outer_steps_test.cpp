@@ -297,6 +297,15 @@ TEST(OuterSteps, RefuseWhatMakesNoSense) {
                          }),
                Error)
       << "no groups";
+  EXPECT_THROW(run_ranks(2,
+                         [&](Communicator& comm) {
+                           ShardedOptions one_group = with_outer(0, kDiLoCo);
+                           one_group.sharding.group = 2;
+                           UnitNet net;
+                           Sharded(net, testing::context(1), comm, make_adamw(), one_group);
+                         }),
+               Error)
+      << "one group";
 }
 
 }  // namespace
