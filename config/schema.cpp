@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 
 #include "keel/runtime/error.h"
 
@@ -35,26 +34,19 @@ YamlNode as_ratio(YamlNode value) {
 
 Schema::Schema(std::vector<SchemaRow> rows, std::vector<RetiredKey> retired)
     : rows_(std::move(rows)), retired_(std::move(retired)) {
-  std::set<std::string_view> earlier;
   std::string_view previous;
   for (const SchemaRow& row : rows_) {
     const auto require = [&](bool holds, const auto&... what) {
       if (!holds) throw Error(concat("schema: ", row.key, what...), ErrorKind::internal);
     };
-    require(row.key == previous || !earlier.contains(row.key), ": its rows are not next to each other");
-    require(row.when.key.empty() || earlier.contains(row.when.key), " depends on ", row.when.key,
-            ", which is no earlier key");
-    require(!row.standard.starts_with('=') || earlier.contains(row.standard.substr(1)), " has the value of ",
+    require(row.key == previous || !is_key(row.key), ": its rows are not next to each other");
+    require(row.when.key.empty() || is_key(row.when.key), " depends on ", row.when.key, ", which is no earlier key");
+    require(!row.standard.starts_with('=') || is_key(row.standard.substr(1)), " has the value of ",
             row.standard.substr(row.standard.empty() ? 0 : 1), " by default, which is no earlier key");
-    earlier.insert(previous = row.key);
+    keys_.insert(previous = row.key);
+    for (std::string_view section = section_of(row.key); !section.empty(); section = section_of(section))
+      sections_.insert(section);
   }
-}
-
-bool Schema::is_section(std::string_view key) const {
-  return std::any_of(rows_.begin(), rows_.end(), [&](const SchemaRow& row) { return is_inside(row.key, key); });
-}
-bool Schema::is_key(std::string_view key) const {
-  return std::any_of(rows_.begin(), rows_.end(), [&](const SchemaRow& row) { return row.key == key; });
 }
 
 std::string_view Schema::key_of(KeyRole role) const {

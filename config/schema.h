@@ -3,6 +3,7 @@
 //
 // Parser, checks, help, pages and resolved files are made from it (keel/config/resolver.h, keel/config/pages.h).
 
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -30,8 +31,8 @@ class Schema {
   explicit Schema(std::vector<SchemaRow> rows, std::vector<RetiredKey> retired = {});
 
   std::span<const SchemaRow> rows() const { return rows_; }
-  bool is_section(std::string_view key) const;
-  bool is_key(std::string_view key) const;
+  bool is_section(std::string_view key) const { return sections_.contains(key); }
+  bool is_key(std::string_view key) const { return keys_.contains(key); }
   // The one of this role; empty: there is none.
   std::string_view key_of(KeyRole role) const;
   bool takes_mappings(std::string_view key) const;
@@ -51,6 +52,7 @@ class Schema {
  private:
   std::vector<SchemaRow> rows_;
   std::vector<RetiredKey> retired_;
+  std::set<std::string_view> keys_, sections_;
 };
 
 bool is_inside(std::string_view key, std::string_view section);
