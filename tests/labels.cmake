@@ -1,12 +1,16 @@
 # Read by CTest after the tests are discovered: gives single cases further labels.
 #   quick     the first case of each test suite, but for one that takes minutes: one test of each kind (scripts/test --quick)
-#   sanitize  what the asan build runs: suites about memory, threads, files and whole runs, and all of quick
+#   sanitize  what the asan build runs: suites about memory, threads, files and whole runs, and a case of every other one
 #   threads   what the tsan build runs: of those, what has threads that no other suite has
 #   avx2      what runs once more with oneDNN capped to AVX2
 #   slow      suites named Slow...: minutes rather than seconds, only on request
 cmake_policy(VERSION 3.22...3.25)
 set(sanitized "^(Alarm|Allocator|Storage|Tensor|Parallel|Context|AtomicF|FileLock|InputFile|LineIndex|Csv|Jsonl|Map$|MappedFile|Safetensors|Load|AsyncSave|MemoryCopies|MemoryFolder|RunMemory|Export|Prefetch|Engine|Backward|Checkpoint|Attention|Trainer|Train|BadInput|Collectives|Communicator|Disagreement|Failure|OrderedSum|Zero$|Hybrid|Naive|TensorParts|Trace|Staged|Offload|CBorder|Targets/Corpus|Waker|Accumulation|WordMemory|TrackersOfARun|TrackerFiles|CommandTracker|MlflowServer)")
 set(matrix_suites "Matmul|Attention|Gpt|Onednn|OneDnn|Parity")
+
+# What takes a minute or more with asan, and goes through the same code many times: stages, precisions, seeds of the emulator,
+# large references. Another case of its suite, or of the program, goes through it once.
+set(minutes_there "LearnsToAdd|EveryOptimizer|InEveryStageAndPrecision|InEveryStageAndToEveryRank|InEveryStageAndOrderOfWork|AtEveryThreadCount|ForEveryDrainSeed|NoOrderOfWork|EveryLayoutOfEveryArgument|OnDevice.*AloneAndTogether|CompressionLaws.*/Devices|StepsHaveTransformersLosses|Offload\\.(Transforms|Advances|Measures|Keeps.*InEightBits|Lbfgs)|DeviceCompressor.GoesOn|StagedCollectives.Train|ZeroMemory.IsThatOf|EveryCollective.GivesWhatAPlainReference|NodeMemory.GivesTheNumbers")
 
 # Suites of one thread at a time, or of ranks that meet as those of Trainer, TrainingByRanks and Zero do: tsan has nothing new to
 # see in them.
@@ -22,6 +26,7 @@ macro(keel_sanitized)
 endmacro()
 
 set(suites_seen)
+set(suites_sanitized)
 foreach(layer IN ITEMS runtime config kernels autograd nn models optim comm lab parallel tokenizers data tasks checkpoint trainer trackers learn fuzz capi cli lies emulation cuda nccl)
   foreach(case IN LISTS test_${layer}_TESTS)
     string(REGEX MATCH "^[^.]*" suite "${case}")
@@ -29,15 +34,23 @@ foreach(layer IN ITEMS runtime config kernels autograd nn models optim comm lab 
       set_tests_properties("${case}" PROPERTIES LABELS slow TIMEOUT 3600)
       continue()
     endif()
+    set(labels)
     if(NOT suite IN_LIST suites_seen AND NOT case MATCHES "ContinuesEveryOptimizer")
       list(APPEND suites_seen "${suite}")
-      keel_sanitized(quick)
+      set(labels quick)
+      set_tests_properties("${case}" PROPERTIES LABELS quick)
+    endif()
+    if(case MATCHES "${minutes_there}")
+      # It has its labels.
+    elseif(NOT suite IN_LIST suites_sanitized)
+      list(APPEND suites_sanitized "${suite}")
+      keel_sanitized(${labels})
     elseif(layer MATCHES "^(emulation|cuda|nccl)$")
       # One order of threads is enough there, and one way between devices: all take minutes.
       if(NOT case MATCHES "/(reverse|shuffled|StagedDevices)|TwentySteps")
         keel_sanitized()
       endif()
-    elseif(suite MATCHES "${sanitized}" AND NOT case MATCHES "LearnsToAdd|EveryOptimizer")  # minutes there, and one step shows it all
+    elseif(suite MATCHES "${sanitized}")
       keel_sanitized()
     endif()
     if(suite MATCHES "${matrix_suites}" AND NOT layer MATCHES "^(cuda|nccl)$")

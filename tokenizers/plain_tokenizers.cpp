@@ -162,8 +162,11 @@ std::string ByteTokenizer::to_json() const {
 }
 
 CharacterTokenizer CharacterTokenizer::of_text(std::string_view text) {
-  std::vector<bool> seen(0x110000);
-  for_each_code_point(text, [&](char32_t character, std::size_t) { seen[character] = true; });
+  std::vector<bool> seen;
+  for_each_code_point(text, [&](char32_t character, std::size_t) {
+    if (character >= seen.size()) seen.resize(character + 1);
+    seen[character] = true;
+  });
   std::u32string characters;
   for (char32_t character = 0; character < seen.size(); ++character)
     if (seen[character]) characters += character;
