@@ -10,16 +10,24 @@
 
 namespace keel {
 
-// Tells the engine when a unit's forward pass begins and ends.
+// Tells the engine when the forward pass of a unit, or of the model, begins and ends.
 class Sharded::UnitObserver : public ForwardObserver {
  public:
-  UnitObserver(Sharded& engine, std::size_t module) : engine_(engine), module_(module) {}
-  void forward_begins(const Module&) override { engine_.forward_begins(module_); }
-  void forward_ends(const Module&) noexcept override { engine_.forward_ends(module_); }
+  // `module`: none where the root has no parameters of its own.
+  UnitObserver(Sharded& engine, bool is_root, std::optional<std::size_t> module)
+      : engine_(engine), is_root_(is_root), module_(module) {}
+  void forward_begins(const Module&) override {
+    if (is_root_) engine_.pass_begins();
+    if (module_) engine_.forward_begins(*module_);
+  }
+  void forward_ends(const Module&) noexcept override {
+    if (module_) engine_.forward_ends(*module_);
+  }
 
  private:
   Sharded& engine_;
-  std::size_t module_;
+  bool is_root_;
+  std::optional<std::size_t> module_;
 };
 
 Sharded::Sharded(Module& model, const Context& context, Communicator& communicator,
@@ -120,8 +128,9 @@ void Sharded::make_schedule(Module& model) {
   for_each_module(model, [&](const std::string& path, Module& module) {
     if (!path.empty() && !module.is_unit()) return;
     const auto found = modules.find(path);
-    if (found == modules.end()) return;
-    auto observer = std::make_shared<UnitObserver>(*this, found->second);
+    const std::optional<std::size_t> number = found == modules.end() ? std::nullopt : std::optional(found->second);
+    if (!path.empty() && !number) return;
+    auto observer = std::make_shared<UnitObserver>(*this, path.empty(), number);
     module.subscribe(observer);
     observers_.emplace_back(&module, std::move(observer));
   });

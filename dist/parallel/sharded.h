@@ -229,6 +229,7 @@ class Sharded {
   void watch_leaves();
 
   void perform(const UnitSchedule::Actions& actions);
+  void pass_begins();
   void forward_begins(std::size_t module);
   void forward_ends(std::size_t module) noexcept;
   void touched(std::size_t unit);
@@ -236,6 +237,7 @@ class Sharded {
   void gradient_ready(std::size_t unit);
   void constant_passed(std::size_t unit, BackwardPass& pass);
   void check_all_used() const;
+  void warn_of_rounded_sums();
 
   friend class PendingStep;
   PendingStep step(StepArgs args);
@@ -273,6 +275,7 @@ class Sharded {
   // State of the step under way.
   double weight_ = 0;
   bool last_seen_ = false;
+  bool has_warned_ = false;  // of gradients that are added up in 16 bits
   Event held_;
 };
 
