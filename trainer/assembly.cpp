@@ -8,7 +8,9 @@
 #include <utility>
 
 #include "keel/dist/comm/algorithm_names.h"
+#include "keel/dist/comm/algorithms.h"
 #include "keel/dist/comm/background_communicator.h"
+#include "keel/dist/comm/choosing_communicator.h"
 #include "keel/dist/comm/exchange.h"
 #include "keel/dist/comm/nccl_communicator.h"
 #include "keel/dist/comm/regroup.h"
@@ -46,7 +48,9 @@ std::string meant_instead(std::string_view word, const std::vector<std::string>&
 }
 
 // A communicator of its own for what the engine sends.
-std::unique_ptr<Communicator> engine_ranks(const AlgorithmName& way, Communicator& ranks) {
+std::unique_ptr<Communicator> engine_ranks(const AlgorithmName& way, bool tunes, Communicator& ranks) {
+  if (tunes && !way.algorithm.empty() && find_algorithm(way.algorithm).adds_at_once)
+    return make_choosing_communicator(ranks, way.name);
   const bool is_standard = way.algorithm == "direct" && way.shared_memory;
   if (is_standard) return ranks.split(0, ranks.rank());
   return ranks.regroup({.algorithm = std::string(way.algorithm), .shared_memory = way.shared_memory});
@@ -246,8 +250,9 @@ DeviceCommunicator::DeviceCommunicator(const Config& config, const Context& cont
     : ranks_(ranks) {
   if (ranks.size() == 1) return;
   const AlgorithmName& way = find_algorithm_name(config.sharding.algorithm);
-  std::unique_ptr<Communicator> own = engine_ranks(way, ranks);
-  if (context.device().type == DeviceType::cpu) {
+  const bool on_processors = context.device().type == DeviceType::cpu;
+  std::unique_ptr<Communicator> own = engine_ranks(way, config.sharding.tunes() && on_processors, ranks);
+  if (on_processors) {
     own_ = std::move(own);
     return;
   }

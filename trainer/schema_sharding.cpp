@@ -11,6 +11,8 @@
 namespace keel {
 namespace {
 
+constexpr std::string_view kAutomatic = "auto";
+
 template <class Enum>
 const std::string& choices_of() {
   static const std::string choices = [] {
@@ -43,9 +45,10 @@ class ShardingField : public KeyField {
 
   std::string values(const SchemaRow& row) const override {
     return visit([&](auto value) {
-      if constexpr (std::is_enum_v<decltype(value)>) return listed(choices_of<decltype(value)>());
-      else return key_.unit == 1 ? words_for(value, row.range) : words_for(double{}, row.range);
-    });
+             if constexpr (std::is_enum_v<decltype(value)>) return listed(choices_of<decltype(value)>());
+             else return key_.unit == 1 ? words_for(value, row.range) : words_for(double{}, row.range);
+           }) +
+           (key_.automatic ? concat(", or ", kAutomatic) : "");
   }
   void set(const SchemaRow& row, Settings& settings, const YamlNode& node) const override {
     std::visit([&](auto member) { read(row, node, config_of(settings).sharding.*member); }, key_.member);
@@ -65,6 +68,7 @@ class ShardingField : public KeyField {
         [&](auto member) {
           const auto value = options.*member;
           if constexpr (std::is_enum_v<decltype(value)>) return std::string(name_of(value));
+          else if (key_.automatic && value == *key_.automatic) return std::string(kAutomatic);
           else return key_.unit == 1 ? yaml_of(value) : in_units(static_cast<std::int64_t>(value), key_.unit);
         },
         key_.member);
@@ -75,6 +79,8 @@ class ShardingField : public KeyField {
   void read(const SchemaRow& row, const YamlNode& node, T& value) const {
     if constexpr (std::is_enum_v<T>) {
       value = static_cast<T>(read_choice(row, node, choices_of<T>()));
+    } else if (key_.automatic && node.kind == YamlNode::Kind::scalar && node.text == kAutomatic) {
+      value = static_cast<T>(*key_.automatic);
     } else if (key_.unit == 1) {
       read_value(row, node, value);
     } else if constexpr (std::is_same_v<T, std::int64_t>) {

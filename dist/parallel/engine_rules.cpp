@@ -50,6 +50,11 @@ void check_engine(std::span<const FlatBuffer> layout, const ShardedOptions& opti
                "leaves out");
     KEEL_CHECK(options.policy.parameter != DType::f64, "gradient compression is for fp32 and narrower numbers");
   }
+  if (options.sharding.tunes() && optimizer.requirements().closure)
+    throw Error(concat(optimizer.name(),
+                       " evaluates the loss as often as it likes in a step, whose time says nothing of sizes; set "
+                       "sharding.bucket to a size"),
+                ErrorKind::unsupported);
   if (options.strategy && optimizer.requirements().closure)
     throw Error(concat(optimizer.name(),
                        " evaluates the loss of all ranks several times in a step; a strategy of "

@@ -45,7 +45,8 @@ Sharded::Sharded(Module& model, const Context& context, std::unique_ptr<Communic
       communicator_(communicator != nullptr ? *communicator : *own_communicator_),
       optimizer_(std::move(optimizer)),
       options_(options),
-      offloads_(options.sharding.offload_optimizer && context.device().type != DeviceType::cpu) {
+      offloads_(options.sharding.offload_optimizer && context.device().type != DeviceType::cpu),
+      is_tuned_(options.sharding.tunes()) {
   const std::vector<FlatBuffer> layout = lay_out(model, size(), optimizer_->requirements().block);
   const bool on_host = offloads_ || context.device().type == DeviceType::cpu;
   check_engine(layout, options_, *optimizer_, size(), on_host);
@@ -54,6 +55,7 @@ Sharded::Sharded(Module& model, const Context& context, std::unique_ptr<Communic
   control_ = communicator_.split(0, rank());
   check_agreement(*control_, describe_engine(layout, options_, *optimizer_) + BufferUpdates::describe(model),
                   "ranks differ in their model or options");
+  if (is_tuned_) options_.sharding.bucket = ShardingOptions{}.bucket;
   RankPlace place = place_of(options_, size(), rank());
   place.sums_groups = sums_groups(options_, *optimizer_);
   if (!place.sums_groups && place.groups > 1) {
@@ -77,6 +79,11 @@ Sharded::Sharded(Module& model, const Context& context, std::unique_ptr<Communic
   make_schedule(model);
   watch_leaves();
   begin_strategy();
+  const bool trains = std::ranges::any_of(units_, [](const auto& unit) { return unit->trainable(); });
+  if (is_tuned_ && trains && size() > 1) {
+    tuning_.emplace(options_, schedule_, communicator_.ways(), context_, *control_);
+    use_tuned();
+  }
 }
 
 void Sharded::begin_strategy() {

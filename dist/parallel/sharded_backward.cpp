@@ -37,6 +37,7 @@ void Sharded::pass_begins() {
 void Sharded::forward_begins(std::size_t module) {
   communicator_.poll();
   if (BackwardPass::current() != nullptr) return;  // a recomputation: what it touches is gathered
+  if (is_tuning()) tuning_->step_begins();
   perform(schedule_.forward_begins(module));
 }
 
@@ -65,6 +66,7 @@ void Sharded::backward(std::span<const WeightedLoss> terms, const BackwardOption
   for (const WeightedLoss& term : terms)
     KEEL_CHECK(std::isfinite(term.factor), "the factor of a loss must be finite, got ", term.factor);
   count_backward(options);
+  if (is_tuning()) tuning_->step_begins();
   const bool counts =
       std::any_of(terms.begin(), terms.end(), [](const WeightedLoss& term) { return term.factor != 0; });
   if (options_.compression.kind().feedback || strategy_) wait_until_released();  // what they keep changes now
@@ -104,7 +106,10 @@ void Sharded::warn_of_rounded_sums() {
   }
 }
 
-void Sharded::release_weights() { perform(schedule_.given_back()); }
+void Sharded::release_weights() {
+  perform(schedule_.given_back());
+  if (tuning_ && weight_ == 0 && !last_seen_) tuning_->forget_step();  // passes that only answer
+}
 
 void Sharded::share_updates(std::size_t unit) {
   perform(schedule_.given_back(unit));

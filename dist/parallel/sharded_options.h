@@ -7,6 +7,7 @@
 
 #include "keel/dist/parallel/communication_strategy.h"
 #include "keel/dist/parallel/compression.h"
+#include "keel/dist/parallel/setting_tuner.h"
 #include "keel/dist/parallel/sharding.h"
 #include "keel/kernels/step_state.h"
 #include "keel/nn/flat_buffer.h"
@@ -27,6 +28,7 @@ struct ShardedOptions {
   ClipBy clip_by = ClipBy::norm;
   GroupRule groups = decay_matrices_only;
   ShardingOptions sharding = {};
+  TuningOptions tuning = {};  // where sharding.bucket is kAutomatic
   // What groups of ranks tell each other, in place of their gradients' sums; empty: those sums.
   StrategyMaker strategy = {};
   LossScaling scaling = {};

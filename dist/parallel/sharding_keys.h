@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -24,6 +25,7 @@ struct ShardingKey {
   // Limits of a number, in that unit.
   double low = -std::numeric_limits<double>::infinity(), high = std::numeric_limits<double>::infinity();
   bool low_open = false;
+  std::optional<std::int64_t> automatic = {};  // the value that configurations write as auto
   // Whether another value gives the same numbers: a run that goes on with one is the same training.
   bool same_numbers = true;
   std::string_view help;           // with the unit

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "keel/runtime/error.h"
+
 namespace keel {
 namespace {
 
@@ -28,6 +30,14 @@ UnitSchedule::UnitSchedule(std::vector<ScheduledUnit> units, const ShardingOptio
   make_buckets();
 }
 
+void UnitSchedule::resize(const ShardingOptions& options) {
+  if (options.stage != options_.stage || !sent_.empty() || pass_.reduces)
+    throw Error("a schedule of units is resized between passes, and keeps its stage", ErrorKind::internal);
+  options_ = options;
+  buckets_.clear();
+  make_buckets();
+}
+
 // Backward meets the units from the last to the first, but for the root's, which come last. Where gradients are sharded
 // each unit is a bucket, so that the whole ones go as soon as they can.
 void UnitSchedule::make_buckets() {
@@ -45,6 +55,10 @@ void UnitSchedule::make_buckets() {
     buckets_.back().push_back(unit);
     bytes += units_[unit].gradient_bytes;
   }
+}
+
+std::size_t UnitSchedule::sharded_units() const {
+  return static_cast<std::size_t>(std::ranges::count_if(units_, &ScheduledUnit::shards_parameters));
 }
 
 void UnitSchedule::gather(std::size_t unit) {

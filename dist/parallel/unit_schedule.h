@@ -65,6 +65,9 @@ class UnitSchedule {
   UnitSchedule() = default;
   UnitSchedule(std::vector<ScheduledUnit> units, const ShardingOptions& options);
 
+  // Takes over sizes of buckets and prefetching for the passes to come, between two of them. The stage stays.
+  void resize(const ShardingOptions& options);
+
   // A forward pass also begins with the first use after a backward pass or after given_back(): the root's forward pass
   // need not be seen.
   Actions pass_begins(const UnitPass& pass);
@@ -93,6 +96,8 @@ class UnitSchedule {
   std::int64_t uses_of(std::size_t unit) const;
   // The units of each bucket in the order in which they are sent.
   const std::vector<std::vector<std::size_t>>& buckets() const { return buckets_; }
+  // Units whose parameters come and go.
+  std::size_t sharded_units() const;
   // Sums that may be under way at a time. Where gradients are sharded the whole ones of each take memory.
   std::size_t most_under_way() const { return shards_gradients_ ? 1 : 4; }
 
