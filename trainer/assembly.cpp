@@ -19,6 +19,7 @@
 #include "keel/runtime/memory_limit.h"
 #include "keel/trainer/device.h"
 #include "keel/trainer/learning_rate.h"
+#include "keel/trainer/schema_rows.h"
 
 namespace keel {
 namespace {
@@ -201,16 +202,11 @@ StepCurves scaled(const StepCurves& curves, double factor) {
 ShardedOptions engine_options(const Config& config, std::int64_t micro_batches, Module& model) {
   const ShardingConfig& sharding = config.sharding;
   ShardedOptions options;
+  take_engine_options(config, options);
   options.policy = PrecisionPolicy::of(dtype_of(config.strategy.precision));
   if (const auto gradient = dtype_of(sharding.gradient)) options.policy.gradient = *gradient;
-  options.wire = dtype_of(sharding.wire);
-  options.compression = config.gradient_compression;
-  options.seed = config.seed;
   options.micro_batches = micro_batches;
-  options.clip = config.clip;
-  options.clip_by = config.clip_by;
   options.groups = make_groups(config, model);
-  options.sharding = sharding;
   options.sharding.stage = stage_number(config.strategy.stage);
   options.sharding.offload_optimizer |= config.strategy.optimizer == Strategy::Offload::cpu;
   if (const StrategyEntry* entry = find_strategy(config.keys->strategies(), config.text("outer.type"))) {
@@ -220,13 +216,8 @@ ShardedOptions engine_options(const Config& config, std::int64_t micro_batches, 
   const bool scales = config.loss_scale.type == LossScaleConfig::Type::dynamic ||
                       (config.loss_scale.type == LossScaleConfig::Type::automatic &&
                        config.strategy.precision == Strategy::Precision::fp16);
-  if (scales)
-    options.scaling = {.growth = config.loss_scale.growth,
-                       .backoff = config.loss_scale.backoff,
-                       .interval = config.loss_scale.interval,
-                       .hysteresis = config.loss_scale.hysteresis,
-                       .floor = config.loss_scale.floor};
-  if (scales || config.loss_scale.type == LossScaleConfig::Type::fixed) options.loss_scale = config.loss_scale.initial;
+  if (!scales) options.scaling = {};
+  if (!scales && config.loss_scale.type != LossScaleConfig::Type::fixed) options.loss_scale = 1;
   return options;
 }
 

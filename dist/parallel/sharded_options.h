@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "keel/dist/parallel/communication_strategy.h"
 #include "keel/dist/parallel/compression.h"
@@ -16,6 +17,7 @@
 namespace keel {
 
 enum class ClipBy : unsigned char { norm, value };
+inline constexpr std::string_view kClipBys[] = {"norm", "value"};
 
 struct ShardedOptions {
   PrecisionPolicy policy = {};
