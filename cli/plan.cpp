@@ -199,6 +199,8 @@ void print_text(const Config& config, const ModelSize& model, int ranks, bool ch
   if (find_optimizer(config.optimizer.type).requirements.closure)
     fmt::print("{} evaluates the loss several times in a step; what is sent is that of one evaluation\n",
                config.optimizer.type);
+  if (config.sharding.tunes() && ranks > 1)
+    fmt::print("sharding.bucket=auto: the first steps try sizes; memory is that of the largest\n");
   if (chose_precision) fmt::print("auto is taken for bf16 here; a run measures which is faster\n");
   fmt::print("\n");
   print_header();

@@ -49,6 +49,7 @@ struct LossScaling {
   std::int64_t interval = 2000;    // steps taken in a row before the scale grows
   std::int64_t hysteresis = 1;
   double floor = 0;
+  bool operator==(const LossScaling&) const = default;
 
   static LossScaling dynamic() { return {.growth = 2, .backoff = 0.5}; }
 };

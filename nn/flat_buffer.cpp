@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <string>
+#include <utility>
 
 #include "keel/kernels/elementwise.h"
 #include "keel/nn/buffer.h"
@@ -17,6 +19,26 @@ struct Occurrence {
   std::string unit;
   std::shared_ptr<Parameter::State> state;
   int count = 0;
+};
+
+// How often a forward pass uses what is at a path: as often as the modules on the way to it say, one in the other.
+class Uses {
+ public:
+  explicit Uses(Module& model) {
+    for_each_module(model, [&](const std::string& path, Module& module) {
+      KEEL_CHECK(module.uses() > 0, "a forward pass uses the module '", path, "' at least once, got ", module.uses());
+      if (module.uses() > 1) several_.emplace_back(path, module.uses());
+    });
+  }
+  std::int64_t operator()(const std::string& path) const {
+    std::int64_t uses = 1;
+    for (const auto& [module, count] : several_)
+      if (module.empty() || path == module || path.starts_with(module + '.')) uses *= count;
+    return uses;
+  }
+
+ private:
+  std::vector<std::pair<std::string, std::int64_t>> several_;
 };
 
 std::vector<Occurrence> find_parameters(Module& model) {
@@ -56,6 +78,7 @@ std::vector<FlatBuffer> lay_out(Module& model, int shards, std::int64_t block) {
   const auto round_up = [](std::int64_t count, std::int64_t unit) { return (count + unit - 1) / unit * unit; };
   std::vector<FlatBuffer> buffers;
   const auto matrices = hidden_matrices(model);
+  const Uses uses(model);
   for (const Occurrence& found : find_parameters(model)) {
     const bool sparse = found.state->sparse && found.state->trainable;
     KEEL_CHECK(!sparse || found.state->shape.size() == 2, "the gradient of ", found.path, ", of shape ",
@@ -69,6 +92,7 @@ std::vector<FlatBuffer> lay_out(Module& model, int shards, std::int64_t block) {
       at->unit = found.unit;
       at->trainable = found.state->trainable;
       at->sparse = sparse;
+      if (!found.unit.empty()) at->uses = uses(found.unit);
     }
     const std::int64_t numel = product(found.state->shape);
     const std::int64_t offset = numel < block ? at->numel : round_up(at->numel, block);
@@ -76,7 +100,7 @@ std::vector<FlatBuffer> lay_out(Module& model, int shards, std::int64_t block) {
     if (const auto rows = matrices.find(found.state.get()); rows != matrices.end())
       at->segments.back().matrices = rows->second;
     at->numel = offset + numel;
-    at->tied = at->tied || found.count > 1;
+    at->tied = at->tied || found.count > 1 || uses(found.path) > 1;
   }
   for (FlatBuffer& buffer : buffers) {
     const std::int64_t width = buffer.sparse ? std::max<std::int64_t>(buffer.segments[0].shape[1], 1) : 1;

@@ -40,7 +40,8 @@ struct FlatBuffer {
   std::vector<Segment> segments;
   std::int64_t numel = 0;   // up to the end of the last segment
   std::int64_t padded = 0;  // elements in memory: numel rounded up to kFlatAlignment and to whole shards
-  bool tied = false;        // one of the parameters occurs in several places
+  bool tied = false;        // a forward pass uses one of the parameters several times, or in several places
+  std::int64_t uses = 1;    // of the unit's module in a forward pass
   // One table alone, whose gradient is kept as rows of `row_dtype`. Shards have whole rows.
   bool sparse = false;
   DType row_dtype = DType::f32;

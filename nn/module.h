@@ -56,6 +56,9 @@ class Module {
   virtual void visit(Visitor& v) = 0;
   // Whether this module's parameters form a unit of their own for sharding and flat memory.
   virtual bool is_unit() const { return false; }
+  // How often a forward pass of the module around it goes through this one, as through a layer whose weights several
+  // layers of a model share. Such gradients are added up in the policy's gradient dtype, and plans count the uses.
+  virtual std::int64_t uses() const { return 1; }
 
   void subscribe(std::shared_ptr<ForwardObserver> observer) { observers_.push_back(std::move(observer)); }
   void unsubscribe(const std::shared_ptr<ForwardObserver>& observer) { std::erase(observers_, observer); }

@@ -13,8 +13,9 @@ constexpr std::string_view kRecordNames[] = {
 }  // namespace
 
 bool is_record_name(std::string_view name) {
-  const bool is_peak = name.starts_with("peak_") && name.ends_with("_bytes"), is_rate = name.starts_with("lr/");
-  return is_peak || is_rate || std::ranges::find(kRecordNames, name) != std::end(kRecordNames);
+  const bool is_peak = name.starts_with("peak_") && name.ends_with("_bytes"), is_rate = name.starts_with("lr/"),
+             is_tuned = name.starts_with("tuned/");
+  return is_peak || is_rate || is_tuned || std::ranges::find(kRecordNames, name) != std::end(kRecordNames);
 }
 
 }  // namespace keel

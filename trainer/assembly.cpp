@@ -8,7 +8,9 @@
 #include <utility>
 
 #include "keel/dist/comm/algorithm_names.h"
+#include "keel/dist/comm/algorithms.h"
 #include "keel/dist/comm/background_communicator.h"
+#include "keel/dist/comm/choosing_communicator.h"
 #include "keel/dist/comm/exchange.h"
 #include "keel/dist/comm/nccl_communicator.h"
 #include "keel/dist/comm/regroup.h"
@@ -17,6 +19,7 @@
 #include "keel/runtime/memory_limit.h"
 #include "keel/trainer/device.h"
 #include "keel/trainer/learning_rate.h"
+#include "keel/trainer/schema_rows.h"
 
 namespace keel {
 namespace {
@@ -46,7 +49,9 @@ std::string meant_instead(std::string_view word, const std::vector<std::string>&
 }
 
 // A communicator of its own for what the engine sends.
-std::unique_ptr<Communicator> engine_ranks(const AlgorithmName& way, Communicator& ranks) {
+std::unique_ptr<Communicator> engine_ranks(const AlgorithmName& way, bool tunes, Communicator& ranks) {
+  if (tunes && !way.algorithm.empty() && find_algorithm(way.algorithm).adds_at_once)
+    return make_choosing_communicator(ranks, way.name);
   const bool is_standard = way.algorithm == "direct" && way.shared_memory;
   if (is_standard) return ranks.split(0, ranks.rank());
   return ranks.regroup({.algorithm = std::string(way.algorithm), .shared_memory = way.shared_memory});
@@ -197,16 +202,11 @@ StepCurves scaled(const StepCurves& curves, double factor) {
 ShardedOptions engine_options(const Config& config, std::int64_t micro_batches, Module& model) {
   const ShardingConfig& sharding = config.sharding;
   ShardedOptions options;
+  take_engine_options(config, options);
   options.policy = PrecisionPolicy::of(dtype_of(config.strategy.precision));
   if (const auto gradient = dtype_of(sharding.gradient)) options.policy.gradient = *gradient;
-  options.wire = dtype_of(sharding.wire);
-  options.compression = config.gradient_compression;
-  options.seed = config.seed;
   options.micro_batches = micro_batches;
-  options.clip = config.clip;
-  options.clip_by = config.clip_by;
   options.groups = make_groups(config, model);
-  options.sharding = sharding;
   options.sharding.stage = stage_number(config.strategy.stage);
   options.sharding.offload_optimizer |= config.strategy.optimizer == Strategy::Offload::cpu;
   if (const StrategyEntry* entry = find_strategy(config.keys->strategies(), config.text("outer.type"))) {
@@ -216,13 +216,8 @@ ShardedOptions engine_options(const Config& config, std::int64_t micro_batches, 
   const bool scales = config.loss_scale.type == LossScaleConfig::Type::dynamic ||
                       (config.loss_scale.type == LossScaleConfig::Type::automatic &&
                        config.strategy.precision == Strategy::Precision::fp16);
-  if (scales)
-    options.scaling = {.growth = config.loss_scale.growth,
-                       .backoff = config.loss_scale.backoff,
-                       .interval = config.loss_scale.interval,
-                       .hysteresis = config.loss_scale.hysteresis,
-                       .floor = config.loss_scale.floor};
-  if (scales || config.loss_scale.type == LossScaleConfig::Type::fixed) options.loss_scale = config.loss_scale.initial;
+  if (!scales) options.scaling = {};
+  if (!scales && config.loss_scale.type != LossScaleConfig::Type::fixed) options.loss_scale = 1;
   return options;
 }
 
@@ -246,8 +241,9 @@ DeviceCommunicator::DeviceCommunicator(const Config& config, const Context& cont
     : ranks_(ranks) {
   if (ranks.size() == 1) return;
   const AlgorithmName& way = find_algorithm_name(config.sharding.algorithm);
-  std::unique_ptr<Communicator> own = engine_ranks(way, ranks);
-  if (context.device().type == DeviceType::cpu) {
+  const bool on_processors = context.device().type == DeviceType::cpu;
+  std::unique_ptr<Communicator> own = engine_ranks(way, config.sharding.tunes() && on_processors, ranks);
+  if (on_processors) {
     own_ = std::move(own);
     return;
   }

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -73,7 +74,8 @@ struct SchedulerConfig {
 struct ShardingConfig : ShardingOptions {
   enum class Number : unsigned char { automatic, fp32, bf16, fp16 };
   std::string algorithm = "ordered";  // of the collectives; see keel/dist/comm/algorithm_names.h
-  Number wire = Number::automatic, gradient = Number::automatic;
+  std::optional<DType> wire = {};     // of gradients between ranks; without: the strategy's
+  Number gradient = Number::automatic;
   enum class Order : unsigned char { written, fast };
   Order order = Order::written;  // of the sums among GPUs
   enum class Progress : unsigned char { automatic, poll, thread };
@@ -83,11 +85,10 @@ struct ShardingConfig : ShardingOptions {
   bool operator==(const ShardingConfig&) const = default;
 };
 
-struct LossScaleConfig {
+struct LossScaleConfig : LossScaling {
   enum class Type : unsigned char { automatic, dynamic, fixed, none };
   Type type = Type::automatic;
-  double initial = 0, growth = 0, backoff = 0, floor = 0;
-  std::int64_t interval = 0, hysteresis = 0;
+  double initial = 0;
   bool operator==(const LossScaleConfig&) const = default;
 };
 

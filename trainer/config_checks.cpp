@@ -127,7 +127,7 @@ void ConfigResolver::check_compression() {
   constexpr std::string_view kKey = "gradient_compression.type";
   const CompressionKind& kind = config_.gradient_compression.kind();
   require(
-      !kind.wire || config_.sharding.wire == ShardingConfig::Number::automatic, {kKey, "sharding.wire"},
+      !kind.wire || !config_.sharding.wire, {kKey, "sharding.wire"},
       concat(kind.name, " says in which numbers gradients travel, and so does sharding.wire; remove one of the two"));
   const bool is_coded = kind.feedback || config_.gradient_compression.has_codec();
   require(!is_coded || config_.sharding.group == 0, {kKey, "sharding.group"},

@@ -87,6 +87,10 @@ void RunReport::tell_evaluation(const EvalReport& report) {
   site_.observer.on_eval(report);
 }
 
+void RunReport::tell_values(std::int64_t step, std::span<const Logged> values) {
+  if (site_.files.has_begun()) site_.files.write(step, values);
+}
+
 std::int64_t RunReport::tell_memory(std::int64_t step) {
   const Context& context = site_.stacks.engine().context();
   const MemoryReport memory = context.memory(), host = context.host().memory();
@@ -100,7 +104,7 @@ std::int64_t RunReport::tell_memory(std::int64_t step) {
   metrics.push_back({"peak_total_bytes", static_cast<std::int64_t>(memory.total.peak)});
   const std::int64_t resident = peak_resident_bytes();
   metrics.push_back({"peak_resident_bytes", resident});
-  if (site_.files.has_begun()) site_.files.write(step, metrics);
+  tell_values(step, metrics);
   return resident;
 }
 

@@ -2,6 +2,7 @@
 // What a run tells while it goes on: records of metrics.jsonl, and reports to its observer.
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -42,6 +43,8 @@ class RunReport {
   bool tell_step(const StepOutcome& outcome, double waited_ms, std::int64_t units,
                  const std::vector<std::pair<std::string, double>>& logged);
   void tell_evaluation(const EvalReport& report);
+  // Values that belong to no step's record.
+  void tell_values(std::int64_t step, std::span<const Logged> values);
   // The peaks of memory; returns that of the process, in bytes.
   std::int64_t tell_memory(std::int64_t step);
   // Of training in this session.

@@ -90,6 +90,25 @@ void RunStacks::tell_once(LogLevel level, const std::string& words) {
   if (!words.empty() && site_.ranks.rank() == 0) site_.observer.on_message(level, words);
 }
 
+std::vector<Logged> RunStacks::take_tuned() {
+  if (has_told_tuned_) return {};
+  std::vector<Logged> values;
+  for (const auto& stack : trained()) {
+    if (stack->engine().is_tuning()) return {};
+    const std::string& name = stack->engine().options().name;
+    for (const TunedAxis& axis : stack->engine().tuned()) {
+      const std::string of = concat("tuned/", name, name.empty() ? "" : "/", axis.name);
+      values.push_back({of, axis.values[axis.value]});
+      values.push_back({of + "/tried", tried_text(axis)});
+    }
+  }
+  has_told_tuned_ = true;
+  for (const auto& stack : trained())
+    if (const auto tuned = stack->engine().tuned(); !tuned.empty())
+      tell_once(LogLevel::info, concat("sharding.bucket=auto has chosen, by milliseconds of a step: ", to_text(tuned)));
+  return values;
+}
+
 void RunStacks::load(const RunFolder& folder, const Data& data, std::optional<Checkpoint>& resume) {
   std::vector<Sharded*> engines;
   for (const auto& stack : trained()) engines.push_back(&stack->engine());

@@ -11,6 +11,7 @@
 
 #include "keel/trainer/assembly.h"
 #include "keel/trainer/checkpoint.h"
+#include "keel/trainer/logged.h"
 #include "keel/trainer/progress.h"
 #include "keel/trainer/run_folder.h"
 #include "keel/trainer/run_trace.h"
@@ -46,6 +47,9 @@ class RunStacks {
   // For a run that fails: forgets all gradients, and returns whether all weights are finite, on every rank. Every rank
   // calls it.
   bool forget_gradients();
+  // Once, after the step with which the last engine has chosen its sizes (sharding.bucket=auto): tells them, and
+  // returns what they are as values of a record. Otherwise nothing. All ranks get something after the same step.
+  std::vector<Logged> take_tuned();
   // See TaskStacks.
   LossFunction loss() { return stacks_->loss(site_.task); }
   void release_frozen() { stacks_->release_frozen(); }
@@ -61,6 +65,7 @@ class RunStacks {
   std::optional<DeviceCommunicator> device_ranks_;
   std::optional<RunTrace> trace_;
   std::optional<TaskStacks> stacks_;
+  bool has_told_tuned_ = false;
 };
 
 }  // namespace keel

@@ -87,27 +87,6 @@ FieldPtr algorithm_field() {
       [](Config& config, int index) { config.sharding.algorithm = names[static_cast<std::size_t>(index)]; }, choices);
 }
 
-FieldPtr compression_field() {
-  static const std::string choices = [] {
-    std::vector<std::string> names;
-    for (const CompressionKind& kind : kCompressions) names.emplace_back(kind.name);
-    return joined(names);
-  }();
-  return choice_field(
-      [](const Config& config) { return static_cast<int>(config.gradient_compression.type); },
-      [](Config& config, int index) { config.gradient_compression.type = static_cast<Compression::Type>(index); },
-      choices);
-}
-
-std::string_view compression_help() {
-  static const std::string help = [] {
-    std::string text = "How gradients are compressed between ranks.";
-    for (const CompressionKind& kind : kCompressions) text += concat(' ', kind.name, ": ", kind.meaning, '.');
-    return text;
-  }();
-  return help;
-}
-
 std::string_view tracker_help() {
   static const std::string help = [] {
     std::string text =
@@ -136,15 +115,15 @@ constexpr Range between(double low, double high) { return {.low = low, .high = h
 constexpr Condition kAlways = {};
 constexpr Condition kProfiles = {"profile.steps", "0", true};
 constexpr Condition kBySteps = {"epochs", "0"};
-constexpr Condition kTopK = {"gradient_compression.type", "topk"};
-constexpr Condition kInTwoSteps = {"gradient_compression.type", "qgz"};
-constexpr Condition kPowerSgd = {"gradient_compression.type", "powersgd"};
 const Condition kByGradient = {"optimizer.type", closure_optimizers(), true};
 const Condition kByClosure = {"optimizer.type", closure_optimizers()};
-constexpr Condition kScaled = {"loss_scale.type", "auto|dynamic|fixed"};
 
 SchemaRow pacing(SchemaRow row) {
   row.on_resume = OnResume::paces;
+  return row;
+}
+SchemaRow under(const Condition& when, SchemaRow row) {
+  row.when = when;
   return row;
 }
 SchemaRow ignored(SchemaRow row) {
@@ -155,8 +134,7 @@ SchemaRow ignored(SchemaRow row) {
 // key, member, default, limits, condition, help, other words. A condition and a "=key" name rows above.
 std::vector<SchemaRow> own_rows() {
   return {
-      {"seed", KEEL_FIELD(seed), "1", kAny, kAlways, "Seed of every random draw: initial weights, data order, dropout.",
-       "random_seed"},
+      engine_rows("seed").front(),
       pacing({"epochs", KEEL_FIELD(epochs), "0", at_least(0), kAlways,
               "Epochs of the data to train, fractions included, in place of steps; 0: as many steps as that key says. "
               "The data must have epochs, as csv and JSON lines have, and a text read at random places has not.",
@@ -195,14 +173,10 @@ std::vector<SchemaRow> own_rows() {
        "Sequences that a rank computes at a time. Less needs less memory, for the same result.",
        "micro_batch|per_device"},
 
-      {"clip", KEEL_FIELD(clip), "1.0", at_least(0), kByGradient,
-       "Gradients with a longer 2-norm are scaled down to it, or as clip_by says; 0: never.",
-       "grad_clip|clip_grad|gradient_clipping|gradient_clip_val|max_grad_norm"},
+      under(kByGradient, engine_rows("clip").front()),
       {"clip", KEEL_FIELD(clip), "0", at_least(0), kByClosure,
        "Must be 0: L-BFGS compares gradients with each other, so none is scaled down."},
-      {"clip_by", choice(KEEL_AT(clip_by), "norm|value"), "norm", kAny, kByGradient,
-       "What clip holds down: the 2-norm of the whole gradient, or each element of it, to between -clip and clip.",
-       "gradient_clip_algorithm"},
+      under(kByGradient, engine_rows("clip_by").front()),
 
       ignored({"checkpoint.every", KEEL_FIELD(checkpoint.every), "500", at_least(0), kAlways,
                "Between two checkpoints, in steps, epochs or a part of the run; 0: none by steps. The end of a session "
@@ -273,8 +247,7 @@ std::vector<SchemaRow> own_rows() {
        "give "
        "the same "
        "bits; the others round partial sums. `keel comm --help` says what each does, `keel compare` what it costs."},
-      {"sharding.wire", choice(KEEL_AT(sharding.wire), "auto|fp32|bf16|fp16"), "auto", kAny, kAlways,
-       "Numbers in which gradients travel; auto: those of the strategy.", "communication_data_type"},
+      engine_rows("sharding.wire").front(),
       {"sharding.gradient", choice(KEEL_AT(sharding.gradient), "auto|fp32|bf16|fp16"), "auto", kAny, kAlways,
        "Numbers in which the gradients of several micro-batches are summed; auto: fp32.", "grad_accum_dtype"},
       {"sharding.order", choice(KEEL_AT(sharding.order), "written|fast"), "written", kAny, kAlways,
@@ -290,39 +263,9 @@ std::vector<SchemaRow> own_rows() {
                "alone, which "
                "pays where it has a processor of its own; auto: thread where there is one to spare."}),
 
-      {"gradient_compression.type", compression_field(), "none", kAny, kAlways, compression_help(),
-       "compression|comm_hook|grad_compression"},
-      {"gradient_compression.fraction",
-       KEEL_FIELD(gradient_compression.fraction),
-       "0.01",
-       {.low = 0, .high = 1, .low_open = true},
-       kTopK,
-       "The part of a shard's numbers that is sent, rounded up.",
-       "density|ratio"},
-      {"gradient_compression.rank", KEEL_FIELD(gradient_compression.rank), "4", between(1, 4096), kPowerSgd,
-       "Columns of the narrow matrices.", "matrix_approximation_rank"},
-      {"gradient_compression.bits", choice(KEEL_AT(gradient_compression.bits), "4|8"), "4", kAny, kInTwoSteps,
-       "Bits of a number. 4 are published; 8 send twice as much and come closer to what is sent without codes."},
-
       {"loss_scale.type", choice(KEEL_AT(loss_scale.type), "auto|dynamic|fixed|none"), "auto", kAny, kAlways,
        "Factor on the loss against gradients too small for fp16; auto: dynamic under fp16, else none."},
-      {"loss_scale.initial", KEEL_FIELD(loss_scale.initial), "65536", above(0), kScaled,
-       "The first scale, or the fixed one.", "init_scale"},
-      {"loss_scale.growth", KEEL_FIELD(loss_scale.growth), "2", at_least(1), kScaled, "Factor when the scale grows.",
-       "growth_factor"},
-      {"loss_scale.backoff",
-       KEEL_FIELD(loss_scale.backoff),
-       "0.5",
-       {.low = 0, .high = 1, .low_open = true},
-       kScaled,
-       "Factor when it shrinks, after a step with a gradient that is not finite.",
-       "backoff_factor"},
-      {"loss_scale.interval", KEEL_FIELD(loss_scale.interval), "2000", at_least(1), kScaled,
-       "Steps taken in a row before it grows.", "growth_interval|loss_scale_window"},
-      {"loss_scale.hysteresis", KEEL_FIELD(loss_scale.hysteresis), "1", between(1, 1000), kScaled,
-       "Skipped steps since the last growth until it shrinks."},
-      {"loss_scale.floor", KEEL_FIELD(loss_scale.floor), "1", at_least(0), kScaled, "The scale never falls below this.",
-       "min_loss_scale"},
+      engine_rows("loss_scale.initial").front(),
 
       ignored({"device", device_field(), "auto", kAny, kAlways,
                "Where to compute; auto: a GPU where there is one, else the processor. Without a number each rank of a "
@@ -371,7 +314,9 @@ std::vector<SchemaRow> all_rows(std::span<const StrategyEntry> strategies) {
     const auto place = std::find_if(all.begin(), all.end(), [&](const SchemaRow& row) { return row.key == before; });
     all.insert(place, section.begin(), section.end());
   };
-  insert("sharding.algorithm", sharding_rows());
+  insert("sharding.algorithm", engine_rows("sharding."));
+  insert("loss_scale.type", engine_rows("gradient_compression."));
+  insert("device", engine_rows("loss_scale."));
   insert("loss_scale.type", outer_rows(strategies));
   insert("clip", optimizer_rows());
   insert("clip", scheduler_rows());

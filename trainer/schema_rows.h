@@ -16,7 +16,8 @@
 
 namespace keel {
 
-struct StrategyEntry;  // keel/trainer/strategies.h
+struct ShardedOptions;  // keel/dist/parallel/sharded_options.h
+struct StrategyEntry;   // keel/trainer/strategies.h
 
 inline constexpr Range kAny = {};
 inline constexpr Range kFraction = {.low = 0, .high = 1, .high_open = true};
@@ -79,8 +80,11 @@ std::vector<SchemaRow> scheduler_rows();
 void set_schedule_value(const ScheduleUse& use, ScheduleSettings& settings, const YamlNode& node);
 std::string schedule_field_text(const ScheduleUse& use, const ScheduleSettings& settings);
 
-// Those of the section `sharding` that are options of the engine.
-std::vector<SchemaRow> sharding_rows();
+// Those that are options of the engine (keel/dist/parallel/engine_keys.h): of a section, "sharding.", or of one key,
+// "clip".
+std::vector<SchemaRow> engine_rows(std::string_view section_or_key);
+// The values of all of them.
+void take_engine_options(const Config& config, ShardedOptions& options);
 
 // Those of the section `outer`.
 std::vector<SchemaRow> outer_rows(std::span<const StrategyEntry> entries);

@@ -253,6 +253,8 @@ class Run {
     state_.step = steps_->step();
     tell_once(LogLevel::warning, stacks_->trace().finish_step(state_.step, ranks_, folder_));
     outcomes_->handle(turn, *steps_);
+    if (const std::vector<Logged> tuned = stacks_->take_tuned(); !tuned.empty())
+      together(ranks_, [&] { report_->tell_values(state_.step, tuned); });
     callbacks_->tell("step_end", &Callback::step_end);
     if (alone) {
       turn.flags = flags();

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -162,6 +163,12 @@ class Communicator {
   // Memory that this communicator handles best. Every rank asks for as much, in the same order, and all take part.
   virtual Tensor allocate(const Context& context, std::int64_t count, DType dtype, Purpose purpose);
   virtual Traffic traffic() const = 0;
+
+  // Ways to do the same collectives with the same bits, by name, the one that it begins with first; none where there is
+  // one alone. Collectives from use_way() on go the named one; all ranks name it between the same two.
+  // (keel/dist/comm/choosing_communicator.h)
+  virtual std::span<const std::string> ways() const { return {}; }
+  virtual void use_way(std::size_t /*way*/) {}
 
   // Tells all ranks that this one cannot go on: what they wait for throws an Error of kind peer with this reason.
   virtual void fail(const std::string& reason) noexcept = 0;

@@ -25,6 +25,8 @@ class CommunicatorDecorator : public Communicator {
     return inner_.allocate(context, count, dtype, purpose);
   }
   Traffic traffic() const override { return inner_.traffic(); }
+  std::span<const std::string> ways() const override { return inner_.ways(); }
+  void use_way(std::size_t way) override { inner_.use_way(way); }
   void fail(const std::string& reason) noexcept override { inner_.fail(reason); }
   void set_activity(const std::string& activity) override { inner_.set_activity(activity); }
   bool allows_threads() const override { return inner_.allows_threads(); }

@@ -58,6 +58,8 @@ struct Compression {
   bool operator==(const Compression&) const = default;
 };
 
+inline constexpr std::string_view kCompressionBits[] = {"4", "8"};
+
 // A part of a unit's gradient that PowerSGD sends as the product of (rows, rank) and (rank, columns).
 struct LowRank {
   std::size_t segment;

@@ -1,8 +1,8 @@
 #include "keel/dist/parallel/engine_rules.h"
 
+#include "keel/dist/parallel/engine_keys.h"
 #include "keel/dist/parallel/rank_groups.h"
 #include "keel/dist/parallel/row_sums.h"
-#include "keel/dist/parallel/sharding_keys.h"
 
 namespace keel {
 namespace {
@@ -50,6 +50,11 @@ void check_engine(std::span<const FlatBuffer> layout, const ShardedOptions& opti
                "leaves out");
     KEEL_CHECK(options.policy.parameter != DType::f64, "gradient compression is for fp32 and narrower numbers");
   }
+  if (options.sharding.tunes() && optimizer.requirements().closure)
+    throw Error(concat(optimizer.name(),
+                       " evaluates the loss as often as it likes in a step, whose time says nothing of sizes; set "
+                       "sharding.bucket to a size"),
+                ErrorKind::unsupported);
   if (options.strategy && optimizer.requirements().closure)
     throw Error(concat(optimizer.name(),
                        " evaluates the loss of all ranks several times in a step; a strategy of "
@@ -73,17 +78,11 @@ bool sums_groups(const ShardedOptions& options, const Optimizer& optimizer) {
 
 std::string describe_engine(std::span<const FlatBuffer> layout, const ShardedOptions& options,
                             const Optimizer& optimizer) {
-  const LossScaling& scaling = options.scaling;
-  std::string lines = concat(
-      to_text(options.sharding), "; parameters in ", options.policy.parameter, ", gradients in ",
-      options.policy.gradient, ", on the wire in ", options.wire_dtype(), "; compression ",
-      options.compression.kind().name, ", fraction ", options.compression.fraction, ", rank ", options.compression.rank,
-      ", bits ", static_cast<int>(options.compression.bits), "; ", options.micro_batches, " micro-batches; seed ",
-      options.seed, "; clip ", options.clip, options.clip_by == ClipBy::value ? " by value" : "", "; loss scale ",
-      options.loss_scale, " (growth ", scaling.growth, ", backoff ", scaling.backoff, ", interval ", scaling.interval,
-      ", hysteresis ", scaling.hysteresis, ", floor ", scaling.floor, "); optimizer ", optimizer.name(),
-      options.strategy ? "; " + options.strategy()->describe() : "", "; units from number ", options.first_subject,
-      "; named \'", options.name, "\'\n");
+  std::string lines =
+      concat(to_text(options), "; parameters in ", options.policy.parameter, ", gradients in ", options.policy.gradient,
+             ", on the wire in ", options.wire_dtype(), "; ", options.micro_batches, " micro-batches; optimizer ",
+             optimizer.name(), options.strategy ? "; " + options.strategy()->describe() : "", "; units from number ",
+             options.first_subject, "; named \'", options.name, "\'\n");
   for (const FlatBuffer& unit : layout)
     for (const Segment& segment : unit.segments)
       lines += concat(segment.name, ' ', segment.shape, unit.trainable ? "" : " frozen", unit.sparse ? " by rows" : "",

@@ -8,6 +8,7 @@
 #include "keel/dist/parallel/memory_peaks.h"
 #include "keel/dist/parallel/rank_groups.h"
 #include "keel/dist/parallel/row_sums.h"
+#include "keel/dist/parallel/step_tuning.h"
 
 namespace keel {
 namespace {
@@ -256,7 +257,11 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
     plan_strategy(plan, units, *options.strategy(), place.groups, rank / place.ranks);
   plan.memory.gradient += plan.memory.undelivered;
   if (ranks > 1) {
-    const MemoryPeaks peaks = memory_peaks(units, walk_step(layout, units, options));
+    ShardedOptions walked = options;
+    if (!answers)
+      walked.sharding =
+          largest_tried(options, static_cast<std::size_t>(std::ranges::count_if(units, &UnitSplit::shards_parameters)));
+    const MemoryPeaks peaks = memory_peaks(units, walk_step(layout, units, walked));
     plan.memory.gathered = peaks.gathered;
     plan.memory.whole_gradients = peaks.whole_gradients;
     plan.memory.buckets = peaks.all;

@@ -104,8 +104,9 @@ RankPlace check_planned(std::span<const FlatBuffer> layout, const Optimizer& opt
 // backward takes them in reverse, and it reads the parameters of each. A model whose first unit needs no gradient of
 // its input may gather that unit once less where nothing is prefetched; where activations are recomputed, no last unit
 // is kept. The optimizer counts as offloaded where the options say so, whatever the device. `algorithm` is the
-// communicator's (keel/dist/comm/algorithms.h); the bytes of all but "direct" are read off their schedules. Throws an
-// Error where a gradient is kept as rows: memory and bytes then follow from the data.
+// communicator's (keel/dist/comm/algorithms.h); the bytes of all but "direct" are read off their schedules. Where an
+// engine tries settings, memory is that of the largest one. Throws an Error where a gradient is kept as rows: memory
+// and bytes then follow from the data.
 RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimizer, const ShardedOptions& options,
                    int ranks, int rank, const BufferCount& buffers = {}, std::string_view algorithm = "direct");
 

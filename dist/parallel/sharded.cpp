@@ -10,16 +10,24 @@
 
 namespace keel {
 
-// Tells the engine when a unit's forward pass begins and ends.
+// Tells the engine when the forward pass of a unit, or of the model, begins and ends.
 class Sharded::UnitObserver : public ForwardObserver {
  public:
-  UnitObserver(Sharded& engine, std::size_t module) : engine_(engine), module_(module) {}
-  void forward_begins(const Module&) override { engine_.forward_begins(module_); }
-  void forward_ends(const Module&) noexcept override { engine_.forward_ends(module_); }
+  // `module`: none where the root has no parameters of its own.
+  UnitObserver(Sharded& engine, bool is_root, std::optional<std::size_t> module)
+      : engine_(engine), is_root_(is_root), module_(module) {}
+  void forward_begins(const Module&) override {
+    if (is_root_) engine_.pass_begins();
+    if (module_) engine_.forward_begins(*module_);
+  }
+  void forward_ends(const Module&) noexcept override {
+    if (module_) engine_.forward_ends(*module_);
+  }
 
  private:
   Sharded& engine_;
-  std::size_t module_;
+  bool is_root_;
+  std::optional<std::size_t> module_;
 };
 
 Sharded::Sharded(Module& model, const Context& context, Communicator& communicator,
@@ -37,7 +45,8 @@ Sharded::Sharded(Module& model, const Context& context, std::unique_ptr<Communic
       communicator_(communicator != nullptr ? *communicator : *own_communicator_),
       optimizer_(std::move(optimizer)),
       options_(options),
-      offloads_(options.sharding.offload_optimizer && context.device().type != DeviceType::cpu) {
+      offloads_(options.sharding.offload_optimizer && context.device().type != DeviceType::cpu),
+      is_tuned_(options.sharding.tunes()) {
   const std::vector<FlatBuffer> layout = lay_out(model, size(), optimizer_->requirements().block);
   const bool on_host = offloads_ || context.device().type == DeviceType::cpu;
   check_engine(layout, options_, *optimizer_, size(), on_host);
@@ -46,6 +55,7 @@ Sharded::Sharded(Module& model, const Context& context, std::unique_ptr<Communic
   control_ = communicator_.split(0, rank());
   check_agreement(*control_, describe_engine(layout, options_, *optimizer_) + BufferUpdates::describe(model),
                   "ranks differ in their model or options");
+  if (is_tuned_) options_.sharding.bucket = ShardingOptions{}.bucket;
   RankPlace place = place_of(options_, size(), rank());
   place.sums_groups = sums_groups(options_, *optimizer_);
   if (!place.sums_groups && place.groups > 1) {
@@ -69,6 +79,11 @@ Sharded::Sharded(Module& model, const Context& context, std::unique_ptr<Communic
   make_schedule(model);
   watch_leaves();
   begin_strategy();
+  const bool trains = std::ranges::any_of(units_, [](const auto& unit) { return unit->trainable(); });
+  if (is_tuned_ && trains && size() > 1) {
+    tuning_.emplace(options_, schedule_, communicator_.ways(), context_, *control_);
+    use_tuned();
+  }
 }
 
 void Sharded::begin_strategy() {
@@ -120,8 +135,9 @@ void Sharded::make_schedule(Module& model) {
   for_each_module(model, [&](const std::string& path, Module& module) {
     if (!path.empty() && !module.is_unit()) return;
     const auto found = modules.find(path);
-    if (found == modules.end()) return;
-    auto observer = std::make_shared<UnitObserver>(*this, found->second);
+    const std::optional<std::size_t> number = found == modules.end() ? std::nullopt : std::optional(found->second);
+    if (!path.empty() && !number) return;
+    auto observer = std::make_shared<UnitObserver>(*this, path.empty(), number);
     module.subscribe(observer);
     observers_.emplace_back(&module, std::move(observer));
   });

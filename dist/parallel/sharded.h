@@ -19,6 +19,7 @@
 #include "keel/dist/parallel/shard_unit.h"
 #include "keel/dist/parallel/sharded_options.h"
 #include "keel/dist/parallel/step_decision.h"
+#include "keel/dist/parallel/step_tuning.h"
 #include "keel/dist/parallel/unit_schedule.h"
 #include "keel/kernels/step_state.h"
 #include "keel/nn/module.h"
@@ -148,6 +149,10 @@ class Sharded {
   std::span<const std::unique_ptr<ShardUnit>> units() const { return units_; }
   // The units of each bucket in the order in which they are sent.
   const std::vector<std::vector<std::size_t>>& buckets() const { return schedule_.buckets(); }
+  // What is measured where sharding.bucket was kAutomatic; empty where there is nothing to choose. options() has what
+  // is in use.
+  std::span<const TunedAxis> tuned() const { return tuning_ ? tuning_->axes() : std::span<const TunedAxis>(); }
+  bool is_tuning() const { return tuning_ && !tuning_->is_over(); }
   std::span<const ParameterRange> ranges() const { return memory_->ranges(); }
   // What this rank has sent for parameters and gradients, and for flags, norms and weights of steps.
   Traffic data_traffic() const { return groups_->traffic(); }
@@ -227,8 +232,11 @@ class Sharded {
   bool scales_loss() const { return options_.loss_scale != 1 || options_.scaling.growth != 1; }
   void make_schedule(Module& model);
   void watch_leaves();
+  void tune();
+  void use_tuned();
 
   void perform(const UnitSchedule::Actions& actions);
+  void pass_begins();
   void forward_begins(std::size_t module);
   void forward_ends(std::size_t module) noexcept;
   void touched(std::size_t unit);
@@ -236,6 +244,7 @@ class Sharded {
   void gradient_ready(std::size_t unit);
   void constant_passed(std::size_t unit, BackwardPass& pass);
   void check_all_used() const;
+  void warn_of_rounded_sums();
 
   friend class PendingStep;
   PendingStep step(StepArgs args);
@@ -257,7 +266,7 @@ class Sharded {
   std::vector<std::size_t> strategy_units_;          // by unit: its number among those that are trained
   std::unique_ptr<const Optimizer> optimizer_;
   ShardedOptions options_;
-  bool offloads_;
+  bool offloads_, is_tuned_;
   bool uses_averages_ = false;
   std::vector<std::unique_ptr<ShardUnit>> units_;
   std::optional<OptimizerMemory> memory_;
@@ -268,11 +277,13 @@ class Sharded {
   double gradient_scale_ = 1;  // of the backward pass that is running, where gradients are compressed
 
   UnitSchedule schedule_;
+  std::optional<StepTuning> tuning_;  // where there is something to measure
   std::vector<std::pair<Module*, std::shared_ptr<ForwardObserver>>> observers_;
   std::uint64_t visit_ = 0;  // the id of the last backward pass in which the parameters were constants
   // State of the step under way.
   double weight_ = 0;
   bool last_seen_ = false;
+  bool has_warned_ = false;  // of gradients that are added up in 16 bits
   Event held_;
 };
 

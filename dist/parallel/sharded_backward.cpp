@@ -30,9 +30,14 @@ void Sharded::perform(const UnitSchedule::Actions& actions) {
   }
 }
 
+void Sharded::pass_begins() {
+  if (BackwardPass::current() == nullptr) perform(schedule_.pass_begins({UnitPass::Kind::forward}));
+}
+
 void Sharded::forward_begins(std::size_t module) {
   communicator_.poll();
   if (BackwardPass::current() != nullptr) return;  // a recomputation: what it touches is gathered
+  if (is_tuning()) tuning_->step_begins();
   perform(schedule_.forward_begins(module));
 }
 
@@ -61,6 +66,7 @@ void Sharded::backward(std::span<const WeightedLoss> terms, const BackwardOption
   for (const WeightedLoss& term : terms)
     KEEL_CHECK(std::isfinite(term.factor), "the factor of a loss must be finite, got ", term.factor);
   count_backward(options);
+  if (is_tuning()) tuning_->step_begins();
   const bool counts =
       std::any_of(terms.begin(), terms.end(), [](const WeightedLoss& term) { return term.factor != 0; });
   if (options_.compression.kind().feedback || strategy_) wait_until_released();  // what they keep changes now
@@ -77,13 +83,33 @@ void Sharded::backward(std::span<const WeightedLoss> terms, const BackwardOption
     if (scaled) kernels::scale_by(seeds.back(), kernels::loss_scale_of(decision_->state()));
   }
   const bool reduces = size() > 1 && (options.last || options_.sharding.reduces_each(options_.micro_batches));
-  perform(schedule_.backward_begins({.reduces = reduces, .last = options.last}));
+  perform(schedule_.pass_begins({UnitPass::Kind::backward, reduces, options.last}));
+  warn_of_rounded_sums();
   keel::backward(losses, seeds, this);
   if (reduces && options_.sharding.strict) check_all_used();
   perform(schedule_.backward_ends());
 }
 
-void Sharded::release_weights() { perform(schedule_.given_back()); }
+// The gradients of all uses of a unit are added up in 16 bits where its module did not say that there are several.
+void Sharded::warn_of_rounded_sums() {
+  const PrecisionPolicy& policy = options_.policy;
+  for (std::size_t i = 0; i < units_.size() && !has_warned_; ++i) {
+    const UnitSplit& split = units_[i]->split();
+    if (!split.trainable || split.gradient == policy.gradient || schedule_.uses_of(i) <= 1) continue;
+    has_warned_ = true;
+    context_.log(LogLevel::warning,
+                 concat("a forward pass uses the unit '", units_[i]->layout().unit, "' ", schedule_.uses_of(i),
+                        " times, and its gradients are added up in ", split.gradient,
+                        "; let its module's uses() say "
+                        "so, and they are added up in ",
+                        policy.gradient));
+  }
+}
+
+void Sharded::release_weights() {
+  perform(schedule_.given_back());
+  if (tuning_ && weight_ == 0 && !last_seen_) tuning_->forget_step();  // passes that only answer
+}
 
 void Sharded::share_updates(std::size_t unit) {
   perform(schedule_.given_back(unit));
@@ -102,7 +128,7 @@ void Sharded::touched(std::size_t unit) {
 void Sharded::constant_passed(std::size_t unit, BackwardPass& pass) {
   communicator_.poll();
   if (std::exchange(visit_, pass.id()) != pass.id()) {
-    schedule_.constants_begin();
+    perform(schedule_.pass_begins({.kind = UnitPass::Kind::constants}));
     pass.at_end([this] { release_weights(); });
   }
   perform(schedule_.leaf_passed(unit));

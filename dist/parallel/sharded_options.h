@@ -4,9 +4,11 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "keel/dist/parallel/communication_strategy.h"
 #include "keel/dist/parallel/compression.h"
+#include "keel/dist/parallel/setting_tuner.h"
 #include "keel/dist/parallel/sharding.h"
 #include "keel/kernels/step_state.h"
 #include "keel/nn/flat_buffer.h"
@@ -15,6 +17,7 @@
 namespace keel {
 
 enum class ClipBy : unsigned char { norm, value };
+inline constexpr std::string_view kClipBys[] = {"norm", "value"};
 
 struct ShardedOptions {
   PrecisionPolicy policy = {};
@@ -27,6 +30,7 @@ struct ShardedOptions {
   ClipBy clip_by = ClipBy::norm;
   GroupRule groups = decay_matrices_only;
   ShardingOptions sharding = {};
+  TuningOptions tuning = {};  // where sharding.bucket is kAutomatic
   // What groups of ranks tell each other, in place of their gradients' sums; empty: those sums.
   StrategyMaker strategy = {};
   LossScaling scaling = {};

@@ -50,7 +50,21 @@ PendingStep Sharded::step(StepArgs args) {
       if (Reducer* reducer = unit->reducer()) reducer->end_step(taken);
   }
   zero_grad();
+  tune();
   return {*this, decision_->state()};
+}
+
+// All ranks go over to what a step has led to before the next one.
+void Sharded::tune() {
+  if (!is_tuning()) return;
+  tuning_->step_ends();
+  use_tuned();
+}
+
+void Sharded::use_tuned() {
+  options_.sharding = tuning_->sharding();
+  schedule_.resize(options_.sharding);
+  communicator_.use_way(tuning_->algorithm());
 }
 
 // In place of a factor on the whole gradient: each element that the optimizer reads.

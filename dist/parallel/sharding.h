@@ -44,6 +44,10 @@ inline constexpr std::string_view kWeightCodes[] = {"exact", "int8", "int4"};
 constexpr std::string_view name_of(WeightCode code) { return kWeightCodes[static_cast<std::size_t>(code)]; }
 
 struct ShardingOptions {
+  // Of `bucket`: an engine of several ranks measures in its first steps which sizes of buckets, prefetching and
+  // algorithm of the collectives are quickest here (keel/dist/parallel/setting_tuner.h).
+  static constexpr std::int64_t kAutomatic = 0;
+
   int stage = 0;
   // Stages 0 and 1: a bucket is units whose gradients are sent together; so many bytes close it. The first bucket is
   // small, so that sending begins early.
@@ -68,6 +72,7 @@ struct ShardingOptions {
   bool offload_optimizer = false;  // masters and optimizer state lie in the processor's memory, and it updates
 
   bool operator==(const ShardingOptions&) const = default;
+  bool tunes() const { return bucket == kAutomatic; }
   // Whether a step of so many micro-batches sums gradients over the ranks after each of them.
   bool reduces_each(std::int64_t micro_batches) const {
     return accumulation == Accumulation::each_backward && micro_batches > 1;

@@ -1,19 +1,24 @@
-#include "keel/dist/parallel/sharding_keys.h"
+// The options of ShardingOptions.
 
-#include "keel/runtime/error.h"
+#include "keel/dist/parallel/engine_keys.h"
 
 namespace keel {
 namespace {
 
 constexpr std::int64_t kMebibyte = 1 << 20;
 
-constexpr ShardingKey kShardingKeys[] = {
+constexpr OptionKey<ShardingOptions> kShardingKeys[] = {
     {.key = "bucket",
      .member = &ShardingOptions::bucket,
      .unit = kMebibyte,
      .low = 0,
      .low_open = true,
-     .help = "MiB of gradients that the ranks sum at a time, under strategies ddp and zero1.",
+     .automatic = ShardingOptions::kAutomatic,
+     .help =
+         "MiB of gradients that the ranks sum at a time, under strategies ddp and zero1; auto: the first steps try a "
+         "few sizes of it, of sharding.prefetch and, where sharding.algorithm adds by rank in one sum, all that do, "
+         "and "
+         "the quickest stay. None changes a bit.",
      .known_as = "bucket_cap_mb|bucket_size"},
     {.key = "first_bucket",
      .member = &ShardingOptions::first_bucket,
@@ -82,14 +87,6 @@ constexpr ShardingKey kShardingKeys[] = {
 
 }  // namespace
 
-std::span<const ShardingKey> sharding_keys() { return kShardingKeys; }
-
-std::string to_text(const ShardingOptions& options) {
-  std::string text = concat("stage ", options.stage);
-  for (const ShardingKey& key : kShardingKeys)
-    std::visit([&](auto member) { text += concat("; ", key.key, ' ', static_cast<std::int64_t>(options.*member)); },
-               key.member);
-  return text;
-}
+std::span<const OptionKey<ShardingOptions>> sharding_keys() { return kShardingKeys; }
 
 }  // namespace keel

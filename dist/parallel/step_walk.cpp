@@ -25,11 +25,13 @@ std::vector<ModuleUnits> forward_order(std::span<const FlatBuffer> layout) {
   return order;
 }
 
-// Tells a UnitSchedule what a transformer does, and notes the answers.
+// Tells a UnitSchedule what a transformer does, and notes the answers. A unit that is used several times is used so
+// often one after the other.
 class Walker {
  public:
   Walker(std::span<const FlatBuffer> layout, std::span<const UnitSplit> units, const ShardedOptions& options)
       : units_(units), order_(forward_order(layout)), roots_(layout.size()) {
+    for (const ModuleUnits& module : order_) uses_.push_back(layout[module.front()].uses);
     std::vector<ScheduledUnit> scheduled(units.size());
     for (std::size_t module = 0; module < order_.size(); ++module)
       for (const std::size_t unit : order_[module]) {
@@ -38,8 +40,9 @@ class Walker {
         roots_[unit] = scheduled[unit].root;
       }
     schedule_ = UnitSchedule(std::move(scheduled), options.sharding);
-    for (std::size_t module = 0; module < order_.size(); ++module) schedule_.forward_begins(module);  // the step before
+    forward();  // of the step before
     schedule_.given_back();
+    events_.clear();
   }
 
   std::vector<StepEvent> walk(const ShardedOptions& options) {
@@ -57,27 +60,30 @@ class Walker {
   using Kind = StepEvent::Kind;
 
   void forward() {
-    for (std::size_t module = 0; module < order_.size(); ++module) {
-      note(schedule_.forward_begins(module));
-      for (const std::size_t unit : order_[module]) note(Kind::forward, unit);
-      note(schedule_.forward_ends(module, /*backward_follows=*/true));
-    }
+    for (std::size_t module = 0; module < order_.size(); ++module)
+      for (std::int64_t use = 0; use < uses_[module]; ++use) {
+        note(schedule_.forward_begins(module));
+        for (const std::size_t unit : order_[module]) note(Kind::forward, unit);
+        note(schedule_.forward_ends(module, /*backward_follows=*/true));
+      }
   }
   void backward(bool reduces, bool last) {
-    note(schedule_.backward_begins({.reduces = reduces, .last = last}));
+    note(schedule_.pass_begins({UnitPass::Kind::backward, reduces, last}));
     for (std::size_t unit = 0; unit < units_.size();
          ++unit)  // the last layer may be the root's, and its first ends last
       if (roots_[unit] && units_[unit].trainable) note(Kind::backward_begins, unit);
     for (const bool root : {false, true})
       for (std::size_t module = order_.size(); module-- > 0;)
-        if (roots_[order_[module].front()] == root) backward(order_[module]);
+        if (roots_[order_[module].front()] == root) backward(order_[module], uses_[module]);
     note(schedule_.backward_ends());
   }
-  void backward(const ModuleUnits& units) {
+  void backward(const ModuleUnits& units, std::int64_t uses) {
     for (const std::size_t unit : units) note(schedule_.touched(unit));
     ModuleUnits trained;
     std::ranges::copy_if(units, std::back_inserter(trained), [&](std::size_t unit) { return units_[unit].trainable; });
     for (const std::size_t unit : trained) note(Kind::backward_begins, unit);
+    for (; uses > 1; --uses)
+      for (const std::size_t unit : units) note(Kind::backward, unit);
     for (const std::size_t unit : trained) note(schedule_.leaf_passed(unit));
     for (const std::size_t unit : units) note(Kind::backward, unit);
     for (const std::size_t unit : trained) note(schedule_.leaf_passed(unit));
@@ -90,6 +96,7 @@ class Walker {
 
   std::span<const UnitSplit> units_;
   std::vector<ModuleUnits> order_;
+  std::vector<std::int64_t> uses_;  // by module
   std::vector<bool> roots_;
   UnitSchedule schedule_;
   std::vector<StepEvent> events_;

@@ -3,20 +3,38 @@
 #include <algorithm>
 #include <utility>
 
+#include "keel/runtime/error.h"
+
 namespace keel {
+namespace {
+
+// Uses of a forward pass that are remembered. Nothing is expected past them.
+constexpr std::size_t kMostUses = std::size_t{1} << 16;
+
+}  // namespace
 
 UnitSchedule::UnitSchedule(std::vector<ScheduledUnit> units, const ShardingOptions& options)
     : units_(std::move(units)),
       options_(options),
       shards_gradients_(kShardingStages[options.stage].gradients),
       whole_(units_.size()),
-      leaves_left_(units_.size()) {
+      leaves_left_(units_.size()),
+      begun_(units_.size()) {
   for (std::size_t unit = 0; unit < units_.size(); ++unit) {
     const std::size_t module = units_[unit].module;
     if (module >= module_units_.size()) module_units_.resize(module + 1);
     module_units_[module].push_back(unit);
   }
-  forward_place_.assign(module_units_.size(), -1);
+  awaited_.resize(module_units_.size());
+  running_.resize(module_units_.size());
+  make_buckets();
+}
+
+void UnitSchedule::resize(const ShardingOptions& options) {
+  if (options.stage != options_.stage || !sent_.empty() || pass_.reduces)
+    throw Error("a schedule of units is resized between passes, and keeps its stage", ErrorKind::internal);
+  options_ = options;
+  buckets_.clear();
   make_buckets();
 }
 
@@ -39,6 +57,10 @@ void UnitSchedule::make_buckets() {
   }
 }
 
+std::size_t UnitSchedule::sharded_units() const {
+  return static_cast<std::size_t>(std::ranges::count_if(units_, &ScheduledUnit::shards_parameters));
+}
+
 void UnitSchedule::gather(std::size_t unit) {
   if (!units_[unit].shards_parameters || whole_[unit]) return;
   whole_[unit] = true;
@@ -55,44 +77,100 @@ void UnitSchedule::release(std::size_t unit) {
   add(Kind::release, unit);
 }
 
+void UnitSchedule::release_module(std::size_t module) {
+  for (const std::size_t unit : module_units_[module]) release(unit);
+}
+
+UnitSchedule::Actions UnitSchedule::pass_begins(const UnitPass& pass) {
+  end_forward();
+  if (pass.kind == UnitPass::Kind::forward) next_ = 0;
+  else begin_backward(pass);
+  return take();
+}
+
+// What a pass has used is what the next one is expected to use.
+void UnitSchedule::end_forward() {
+  if (uses_now_.empty()) return;
+  uses_ = std::exchange(uses_now_, {});
+  next_ = 0;
+  first_use_.assign(module_units_.size(), -1);
+  for (std::size_t use = uses_.size(); use-- > 0;) first_use_[uses_[use]] = static_cast<std::int64_t>(use);
+}
+
+// Puts `next_` behind the use that begins: the expected one, or else the next one of the module, or its first. A module
+// that nobody expects stands between two uses.
+void UnitSchedule::advance(std::size_t module) {
+  const auto begin = uses_.begin(), end = uses_.end();
+  auto found = std::find(begin + static_cast<std::ptrdiff_t>(next_), end, module);
+  if (found == end) found = std::find(begin, end, module);
+  if (found != end) next_ = static_cast<std::size_t>(found - begin) + 1;
+}
+
+// Whether one of the next `count` uses that are expected is the module's.
+bool UnitSchedule::is_soon(std::size_t module, std::size_t count) const {
+  const auto begin = uses_.begin() + static_cast<std::ptrdiff_t>(next_);
+  const auto end = begin + static_cast<std::ptrdiff_t>(std::min(count, uses_.size() - next_));
+  return std::find(begin, end, module) != end;
+}
+
 UnitSchedule::Actions UnitSchedule::forward_begins(std::size_t module) {
-  if (forward_place_[module] < 0) {
-    forward_place_[module] = static_cast<std::int64_t>(forward_order_.size());
-    forward_order_.push_back(module);
+  advance(module);
+  if (uses_now_.size() < kMostUses) uses_now_.push_back(module);
+  ++running_[module];
+  awaited_[module] = false;
+  release_unexpected();
+  gather_module(module);
+  const std::size_t end = std::min(next_ + ahead(), uses_.size());
+  for (std::size_t use = next_; use < end; ++use) {
+    awaited_[uses_[use]] = true;
+    gather_module(uses_[use]);
   }
-  const auto place = static_cast<std::size_t>(forward_place_[module]);
-  const auto ahead = static_cast<std::size_t>(options_.prefetch);
-  for (std::size_t at = place; at <= place + ahead && at < forward_order_.size(); ++at)
-    gather_module(forward_order_[at]);
   for (const std::size_t unit : module_units_[module]) add(Kind::wait_gathered, unit);
   return take();
 }
 
+// What was gathered or kept for a use that is not expected any more, as the pass has taken another way.
+void UnitSchedule::release_unexpected() {
+  for (std::size_t module = 0; module < awaited_.size(); ++module)
+    if (awaited_[module] && !is_soon(module, ahead())) {
+      awaited_[module] = false;
+      if (goes_after_forward(module)) release_module(module);
+    }
+}
+
+bool UnitSchedule::goes_after_forward(std::size_t module) const {
+  return options_.reshard_after_forward && running_[module] == 0 && !units_[module_units_[module].front()].root;
+}
+
 UnitSchedule::Actions UnitSchedule::forward_ends(std::size_t module, bool backward_follows) {
-  const bool is_last = module == forward_order_.back();
-  const bool stays = !options_.reshard_after_forward || units_[module_units_[module].front()].root ||
-                     (is_last && options_.keep_last_unit && backward_follows);
-  if (!stays)
-    for (const std::size_t unit : module_units_[module]) release(unit);
+  --running_[module];
+  const bool may_be_last = next_ == uses_.size();
+  const bool stays = is_soon(module, std::max<std::size_t>(ahead(), 1)) ||
+                     (may_be_last && options_.keep_last_unit && backward_follows);
+  if (stays) awaited_[module] = true;
+  else if (goes_after_forward(module)) release_module(module);
   return take();
 }
 
-UnitSchedule::Actions UnitSchedule::backward_begins(const Backward& pass) {
-  constants_begin();
+void UnitSchedule::begin_backward(const UnitPass& pass) {
   pass_ = pass;
-  const auto ahead = std::min(static_cast<std::size_t>(options_.prefetch), forward_order_.size());
-  for (std::size_t i = 1; i <= ahead; ++i) gather_module(forward_order_[forward_order_.size() - i]);
-  return take();
+  next_bucket_ = 0;
+  awaited_.assign(awaited_.size(), false);
+  for (std::size_t unit = 0; unit < units_.size(); ++unit) {
+    leaves_left_[unit] = units_[unit].leaves;
+    begun_[unit] = false;
+  }
+  if (pass.kind == UnitPass::Kind::constants) return;
+  for (std::size_t i = 1; i <= std::min(ahead(), uses_.size()); ++i) gather_module(uses_[uses_.size() - i]);
 }
 
-void UnitSchedule::constants_begin() {
-  pass_ = {};
-  next_bucket_ = 0;
-  for (std::size_t unit = 0; unit < units_.size(); ++unit) leaves_left_[unit] = units_[unit].leaves;
+UnitSchedule::Actions UnitSchedule::gradient_begins(std::size_t unit) {
+  first_gradient(unit);
+  return take();
 }
 
 UnitSchedule::Actions UnitSchedule::leaf_passed(std::size_t unit) {
-  if (leaves_left_[unit] == units_[unit].leaves) gradient_begins(unit);
+  first_gradient(unit);
   if (--leaves_left_[unit] == 0) {
     release(unit);
     if (pass_.reduces && options_.overlap) send_ready_buckets(false);
@@ -100,16 +178,20 @@ UnitSchedule::Actions UnitSchedule::leaf_passed(std::size_t unit) {
   return take();
 }
 
-// The first gradient of a unit: those before it in the forward pass come next, unless a recomputation of several units
-// at once has brought their gradients already.
-void UnitSchedule::gradient_begins(std::size_t unit) {
-  const std::int64_t own = forward_place_[units_[unit].module], place = own - options_.prefetch;
+// The first gradient of a unit: those used before it in the forward pass come next, unless a recomputation of several
+// units at once has brought their gradients already.
+void UnitSchedule::first_gradient(std::size_t unit) {
+  if (begun_[unit]) return;
+  begun_[unit] = true;
+  if (first_use_.empty()) return;
+  const std::int64_t own = first_use_[units_[unit].module];
   if (own < 0) return;
   // The root's first gradient, as that of a head, may be the first of all.
   if (!units_[unit].root) release_passed(own);
-  if (place < 0) return;
-  const std::size_t next = forward_order_[static_cast<std::size_t>(place)];
-  if (!is_done(next)) gather_module(next);
+  for (std::int64_t use = own - 1; use >= std::max<std::int64_t>(own - options_.prefetch, 0); --use) {
+    const std::size_t next = uses_[static_cast<std::size_t>(use)];
+    if (!is_done(next)) gather_module(next);
+  }
 }
 
 // Whether the pass has come past all of a module's own trained parameters. Never, where all are frozen.
@@ -123,12 +205,11 @@ bool UnitSchedule::is_done(std::size_t module) const {
   return trains;
 }
 
-// Frozen weights have no gradient that would say when they have been used: those behind this place in the forward pass
-// have. Whoever reads them again gathers them again.
+// Frozen weights have no gradient that would say when they have been used: those whose first use comes behind this one
+// in the forward pass have. Whoever reads them again gathers them again.
 void UnitSchedule::release_passed(std::int64_t place) {
-  for (std::size_t at = static_cast<std::size_t>(place) + 1; at < forward_order_.size(); ++at)
-    for (const std::size_t unit : module_units_[forward_order_[at]])
-      if (!units_[unit].trainable) release(unit);
+  for (std::size_t unit = 0; unit < units_.size(); ++unit)
+    if (!units_[unit].trainable && first_use_[units_[unit].module] > place) release(unit);
 }
 
 // Buckets leave in their order, whatever is ready first: ranks must agree.
@@ -167,9 +248,10 @@ UnitSchedule::Actions UnitSchedule::backward_ends() {
           if (units_[unit].gathers_sums) add(kind, unit);
   }
   pass_ = {};
-  for (std::size_t unit = 0; unit < units_.size(); ++unit) release(unit);
-  return take();
+  return given_back();
 }
+
+std::int64_t UnitSchedule::uses_of(std::size_t unit) const { return std::ranges::count(uses_, units_[unit].module); }
 
 UnitSchedule::Actions UnitSchedule::touched(std::size_t unit) {
   gather(unit);
@@ -183,6 +265,8 @@ UnitSchedule::Actions UnitSchedule::given_back(std::size_t unit) {
 }
 
 UnitSchedule::Actions UnitSchedule::given_back() {
+  end_forward();
+  awaited_.assign(awaited_.size(), false);
   for (std::size_t unit = 0; unit < units_.size(); ++unit) release(unit);
   return take();
 }

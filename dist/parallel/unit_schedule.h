@@ -2,8 +2,11 @@
 // Which unit is gathered, released and reduced, and when: the rules of the engine, without tensors and communicators.
 //
 // It is told what happens, and answers with what is to be done about it, in order. The engine (sharded.h) tells it what
-// a model does; plans (planned_step.h) tell it what a transformer would do. Every rank asks for collectives in the
-// order of these answers, so ranks that are told the same ask for the same.
+// a model does; plans (step_walk.h) tell it what a transformer would do. Every rank asks for collectives in the order
+// of these answers, so ranks that are told the same ask for the same.
+//
+// What it plans are uses: a forward pass may go through a module several times, as through layers that share their
+// weights. It expects the uses of the latest forward pass again, in their order.
 
 #include <cstddef>
 #include <cstdint>
@@ -21,7 +24,7 @@ struct ScheduledUnit {
   bool trainable = true;
   bool shards_parameters = false;   // they are whole only while somebody uses them
   bool gathers_sums = false;        // the sums of its gradient are gathered once they are all there
-  std::size_t leaves = 1;           // a backward pass comes past each of these once
+  std::size_t leaves = 1;           // a backward pass comes past each of these once, however often they were used
   std::int64_t gradient_bytes = 0;  // of the whole one, for buckets
 };
 
@@ -41,6 +44,19 @@ struct UnitAction {
   bool operator==(const UnitAction&) const = default;
 };
 
+// A pass over the model, as it begins.
+struct UnitPass {
+  enum class Kind : unsigned char {
+    forward,
+    backward,   // gives units gradients
+    constants,  // backward, but parameters are constants, whose whole weights it reads all the same
+  };
+  Kind kind = Kind::forward;
+  // Of kind backward:
+  bool reduces = false;  // gradients are summed over the ranks
+  bool last = false;     // of the step
+};
+
 // One rank's. `stage` 0 to 3 of the options decides how many sums are under way at a time, and what a bucket is.
 class UnitSchedule {
  public:
@@ -49,20 +65,21 @@ class UnitSchedule {
   UnitSchedule() = default;
   UnitSchedule(std::vector<ScheduledUnit> units, const ShardingOptions& options);
 
-  // A module's forward pass. The first one tells the order in which later ones are prefetched. `backward_follows`: the
-  // pass is recorded.
+  // Takes over sizes of buckets and prefetching for the passes to come, between two of them. The stage stays.
+  void resize(const ShardingOptions& options);
+
+  // A forward pass also begins with the first use after a backward pass or after given_back(): the root's forward pass
+  // need not be seen.
+  Actions pass_begins(const UnitPass& pass);
+
+  // A use of a module in a forward pass. One that is used again within the prefetch window stays whole in between.
+  // `backward_follows`: the pass is recorded.
   Actions forward_begins(std::size_t module);
   Actions forward_ends(std::size_t module, bool backward_follows);
 
-  struct Backward {
-    bool reduces = false;  // gradients are summed over the ranks
-    bool last = false;     // of the step
-  };
-  // A backward pass that gives units gradients.
-  Actions backward_begins(const Backward& pass);
-  // One in which parameters are constants, whose whole weights it reads all the same.
-  void constants_begin();
-  // The pass has come past one of a unit's leaves: its gradient is there, or it was a constant.
+  // In a backward pass: the first gradient of a unit is there, or is a constant. leaf_passed() says so by itself.
+  Actions gradient_begins(std::size_t unit);
+  // The pass has come past one of a unit's leaves, with all of its uses: its gradient is there, or it was a constant.
   Actions leaf_passed(std::size_t unit);
   // Sends what was not ready, or was not to be sent before, and waits for all sums. Nothing of a pass of constants.
   Actions backward_ends();
@@ -75,8 +92,12 @@ class UnitSchedule {
 
   // Whether the pass has come past all leaves of the unit.
   bool is_passed(std::size_t unit) const { return leaves_left_[unit] == 0; }
+  // How often the latest forward pass has used the unit's module.
+  std::int64_t uses_of(std::size_t unit) const;
   // The units of each bucket in the order in which they are sent.
   const std::vector<std::vector<std::size_t>>& buckets() const { return buckets_; }
+  // Units whose parameters come and go.
+  std::size_t sharded_units() const;
   // Sums that may be under way at a time. Where gradients are sharded the whole ones of each take memory.
   std::size_t most_under_way() const { return shards_gradients_ ? 1 : 4; }
 
@@ -88,9 +109,17 @@ class UnitSchedule {
   void gather(std::size_t unit);
   void gather_module(std::size_t module);
   void release(std::size_t unit);
+  void release_module(std::size_t module);
   void release_passed(std::int64_t place);
+  void end_forward();
+  void begin_backward(const UnitPass& pass);
+  std::size_t ahead() const { return static_cast<std::size_t>(options_.prefetch); }
+  void advance(std::size_t module);
+  bool is_soon(std::size_t module, std::size_t count) const;
+  void release_unexpected();
+  bool goes_after_forward(std::size_t module) const;
   bool is_done(std::size_t module) const;
-  void gradient_begins(std::size_t unit);
+  void first_gradient(std::size_t unit);
   void send_ready_buckets(bool all);
   void continue_newest();
   void finish_oldest();
@@ -101,12 +130,17 @@ class UnitSchedule {
   std::vector<std::vector<std::size_t>> module_units_;  // one, or two where some parameters are frozen
   std::vector<std::vector<std::size_t>> buckets_;
   std::vector<bool> whole_;  // by unit: sharded parameters that were gathered
-  // The modules in the order of the first forward pass, and the place of each there, or -1.
-  std::vector<std::size_t> forward_order_;
-  std::vector<std::int64_t> forward_place_;
+  // Modules, once for each use: of the latest forward pass, and of the one that is under way. The next use that is
+  // expected is number `next_` of the former.
+  std::vector<std::size_t> uses_, uses_now_;
+  std::size_t next_ = 0;
+  std::vector<std::int64_t> first_use_;  // by module: its number in the latest pass, or -1
+  std::vector<int> running_;             // by module: uses that have begun and not ended
+  std::vector<bool> awaited_;            // by module: whole for a use that is still to come
   // Of the backward pass that is running.
-  Backward pass_;
+  UnitPass pass_;
   std::vector<std::size_t> leaves_left_;  // by unit
+  std::vector<bool> begun_;               // by unit: its first gradient is there
   std::size_t next_bucket_ = 0;
   std::deque<std::size_t> sent_;  // units whose sums are under way
   bool newest_continued_ = false;

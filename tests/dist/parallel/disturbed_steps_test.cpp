@@ -7,6 +7,7 @@
 #include <numeric>
 #include <random>
 
+#include "keel/dist/comm/choosing_communicator.h"
 #include "keel/dist/comm/decorators.h"
 #include "keel/dist/parallel/fast_components.h"
 #include "keel/dist/parallel/outer_steps.h"
@@ -140,6 +141,26 @@ std::vector<double> trained_by_fast_components(Communicator& ranks, int number) 
   return state;
 }
 
+// Sizes of buckets, prefetching and algorithms are tried meanwhile.
+std::vector<double> trained_while_sizes_are_tried(Communicator& ranks, int number) {
+  const Context context = testing::context(1);
+  UnitNet net;
+  ShardedOptions options = stage(number);
+  options.policy = PrecisionPolicy::of(DType::bf16);
+  options.sharding.bucket = ShardingOptions::kAutomatic;
+  options.tuning = {.buckets = {1, 1 << 20}, .prefetches = {1, 2}, .steps = 1};
+  std::vector<CommunicatorWay> ways;
+  for (const char* name : {"one", "another"}) ways.push_back({name, ranks.split(0, ranks.rank())});
+  const std::unique_ptr<Communicator> choosing = make_choosing_communicator(std::move(ways));
+  Sharded engine(net, context, *choosing, make_adamw({}), options);
+  for (int step = 0; step < 4; ++step) {
+    const Tensor x = rows(context, step, ranks, 0, 1, 100, DType::bf16);
+    engine.backward(mean(square(net(x))), {.weight = x.dim(0)});
+    EXPECT_TRUE(engine.step(1e-2).get().taken);
+  }
+  return state_of(engine);
+}
+
 constexpr Disturbed kDisturbed[] = {
     {"Lbfgs",
      [](Communicator& ranks, int number) {
@@ -175,6 +196,7 @@ constexpr Disturbed kDisturbed[] = {
     {"ZeroPlusPlus", trained_as_zero_plus_plus},
     {"OuterSteps", trained_by_outer_steps},
     {"FastComponents", trained_by_fast_components},
+    {"TunedSizes", trained_while_sizes_are_tried},
     {"EachBackward",
      [](Communicator& ranks, int number) { return trained_in_micro_batches(ranks, each_backward(number)); }},
 };

@@ -35,7 +35,7 @@ class Performer {
         case Kind::wait_gathered: state.arrived = true; break;
         case Kind::release:
           EXPECT_TRUE(std::exchange(state.whole, false)) << "released twice: " << unit;
-          EXPECT_FALSE(state.in_use) << "released in use: " << unit;
+          EXPECT_EQ(state.in_use, 0) << "released in use: " << unit;
           break;
         case Kind::begin_reduce:
           EXPECT_TRUE(units_[unit].trainable && reduces) << unit;
@@ -56,24 +56,25 @@ class Performer {
         case Kind::gather_gradient:
         case Kind::wait_gradient: EXPECT_TRUE(last && units_[unit].gathers_sums && under_way.empty()) << unit; break;
       }
-      most_whole = std::max(most_whole, std::ranges::count_if(state_, &State::whole));
+      most_whole = std::max(most_whole, whole_now());
     }
   }
   bool is_readable(std::size_t unit) const {
     return !units_[unit].shards_parameters || (state_[unit].whole && state_[unit].arrived);
   }
-  // The unit's weights are read from here, or no longer.
-  void use(std::size_t unit, bool begins) { state_[unit].in_use = begins; }
+  // So many more uses of the unit's weights are under way.
+  void use(std::size_t unit, int change) { state_[unit].in_use += change; }
   // As the touch of memory that is not there does.
   void read(std::size_t unit) {
     if (!is_readable(unit)) perform(schedule.touched(unit));
     EXPECT_TRUE(is_readable(unit)) << unit;
   }
+  std::ptrdiff_t whole_now() const { return std::ranges::count_if(state_, &State::whole); }
   void begin(bool reduces_now, bool is_last) {
     reduces = reduces_now;
     last = is_last;
     for (State& state : state_) state.reduced = state.continued = 0;
-    perform(schedule.backward_begins({.reduces = reduces, .last = last}));
+    perform(schedule.pass_begins({UnitPass::Kind::backward, reduces, last}));
   }
   void end() {
     perform(schedule.backward_ends());
@@ -96,8 +97,8 @@ class Performer {
 
  private:
   struct State {
-    bool whole = false, arrived = false, in_use = false;
-    int reduced = 0, continued = 0;
+    bool whole = false, arrived = false;
+    int in_use = 0, reduced = 0, continued = 0;
   };
   std::vector<State> state_;
 };
@@ -135,8 +136,14 @@ Drawn drawn_model(std::mt19937& random) {
   return drawn;
 }
 
+void end_use(const Drawn& model, Performer& to, std::size_t module, bool backward_follows) {
+  for (std::size_t unit = 0; unit < model.units.size(); ++unit)
+    if (model.units[unit].module == module) to.use(unit, -1);
+  to.perform(to.schedule.forward_ends(module, backward_follows));
+}
+
 // A step: several passes, in which modules run in the usual order, in another one, twice, or not at all, and whose
-// leaves come in any order, a unit at a time or mixed.
+// leaves come in any order, a unit at a time or mixed. A use may be inside of another one.
 void run_step(const Drawn& model, Performer& to, std::mt19937& random) {
   const auto below = [&](std::size_t n) { return static_cast<std::size_t>(random() % n); };
   const std::size_t passes = 1 + below(3);
@@ -146,16 +153,20 @@ void run_step(const Drawn& model, Performer& to, std::mt19937& random) {
     for (std::size_t module = 0; module < model.modules; ++module)
       for (std::size_t times = below(8) == 0 ? below(3) : 1; times > 0; --times) order.push_back(module);
     if (below(4) == 0) std::ranges::shuffle(order, random);
+    if (below(2) == 0) to.perform(to.schedule.pass_begins({UnitPass::Kind::forward}));
+    std::vector<std::size_t> open;  // uses that others are inside of
     for (const std::size_t module : order) {
       to.perform(to.schedule.forward_begins(module));
+      open.push_back(module);
       for (std::size_t unit = 0; unit < model.units.size(); ++unit) {
         if (model.units[unit].module != module) continue;
         EXPECT_TRUE(to.is_readable(unit)) << "forward of " << module;
-        to.use(unit, true);
+        to.use(unit, 1);
       }
-      for (std::size_t unit = 0; unit < model.units.size(); ++unit) to.use(unit, false);
-      to.perform(to.schedule.forward_ends(module, below(5) != 0));
+      if (below(5) == 0) continue;
+      for (; !open.empty(); open.pop_back()) end_use(model, to, open.back(), below(5) != 0);
     }
+    for (; !open.empty(); open.pop_back()) end_use(model, to, open.back(), true);
     if (below(6) == 0) to.perform(to.schedule.given_back());
     to.begin(each || pass == passes, pass == passes);
     std::vector<std::size_t> leaves;
@@ -230,6 +241,7 @@ TEST(UnitSchedule, AForwardPassHasAsManyWholeUnitsAsArePrefetchedAndOne) {
     Performer to(units, {.stage = 3, .prefetch = prefetch});
     for (int pass = 0; pass < 2; ++pass) {
       to.most_whole = 0;
+      to.perform(to.schedule.pass_begins({UnitPass::Kind::forward}));
       for (std::size_t module = 0; module < units.size(); ++module) {
         to.perform(to.schedule.forward_begins(module));
         to.perform(to.schedule.forward_ends(module, true));
@@ -248,6 +260,99 @@ TEST(UnitSchedule, AForwardPassHasAsManyWholeUnitsAsArePrefetchedAndOne) {
   }
 }
 
+struct Uses {
+  std::vector<ScheduledUnit> units;
+  std::vector<std::size_t> order;  // modules, some of them several times
+
+  Uses(std::mt19937& random, std::size_t modules, std::size_t length) {
+    for (std::size_t module = 0; module < modules; ++module)
+      units.push_back({.module = module, .shards_parameters = true, .leaves = 1 + random() % 2});
+    draw(random, length);
+  }
+  void draw(std::mt19937& random, std::size_t length) {
+    order.clear();
+    while (order.size() < length) order.push_back(random() % units.size());
+  }
+  // `checked` after each event.
+  template <class Checked>
+  void run(Performer& to, const Checked& checked) const {
+    to.perform(to.schedule.pass_begins({UnitPass::Kind::forward}));
+    for (const std::size_t module : order) {
+      to.perform(to.schedule.forward_begins(module));
+      EXPECT_TRUE(to.is_readable(module));
+      checked(1);
+      to.perform(to.schedule.forward_ends(module, true));
+      checked(0);
+    }
+  }
+};
+
+// A unit stays whole between two uses where the second is in the window of the first, and only there.
+TEST(UnitSchedule, GathersAUnitAgainOnlyWhereItsNextUseIsFartherThanThePrefetchWindow) {
+  for (std::uint32_t seed = 0; seed < 500; ++seed) {
+    std::mt19937 random(seed);
+    const int prefetch = static_cast<int>(seed % 5);
+    const Uses uses(random, 1 + random() % 5, 1 + random() % 20);
+    std::ptrdiff_t expected = 0;
+    for (std::size_t use = 0; use < uses.order.size(); ++use) {
+      const std::size_t window = static_cast<std::size_t>(std::max(prefetch, 1));
+      const auto here = uses.order.begin() + static_cast<std::ptrdiff_t>(use);
+      const auto from = here - static_cast<std::ptrdiff_t>(std::min(use, window));
+      if (std::find(from, here, uses.order[use]) == here) ++expected;
+    }
+    Performer to(uses.units, {.stage = 3, .prefetch = prefetch});
+    for (int pass = 0; pass < 3; ++pass) {
+      to.all.clear();
+      uses.run(to, [](int) {});
+      if (pass == 0) continue;  // which does not know yet what comes next
+      EXPECT_EQ(std::ranges::count(to.all, Kind::gather, &UnitAction::kind), expected) << seed;
+    }
+  }
+}
+
+// Whatever way a pass takes beside the one that was expected.
+TEST(UnitSchedule, HoldsNoMoreThanTheWindowInAForwardPassOfAnyOrder) {
+  for (std::uint32_t seed = 0; seed < 500 && !::testing::Test::HasFailure(); ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937 random(seed);
+    const int prefetch = static_cast<int>(seed % 5);
+    Uses uses(random, 1 + random() % 8, 1 + random() % 20);
+    Performer to(uses.units, {.stage = 3, .prefetch = prefetch});
+    for (int pass = 0; pass < 4; ++pass) {
+      uses.run(to, [&](int running) { EXPECT_LE(to.whole_now(), running + std::max(prefetch, 1 - running)); });
+      uses.draw(random, 1 + random() % 20);
+    }
+  }
+}
+
+// Backward takes the uses in reverse; a gradient is there after the first of them in forward, and is summed once.
+TEST(UnitSchedule, GathersAUnitOnceInABackwardPassAndSumsItOnceHoweverOftenItWasUsed) {
+  for (std::uint32_t seed = 0; seed < 500 && !::testing::Test::HasFailure(); ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937 random(seed);
+    Uses uses(random, 1 + random() % 5, 1 + random() % 20);
+    Performer to(uses.units, {.stage = 3, .prefetch = static_cast<int>(seed % 4)});
+    for (int pass = 0; pass < 3; ++pass) {
+      uses.run(to, [](int) {});
+      to.all.clear();
+      to.begin(true, true);
+      for (std::size_t use = uses.order.size(); use-- > 0;) {
+        const std::size_t unit = uses.order[use];
+        to.read(unit);
+        EXPECT_EQ(to.schedule.uses_of(unit), std::ranges::count(uses.order, unit));
+        if (std::find(uses.order.begin(), uses.order.begin() + static_cast<std::ptrdiff_t>(use), unit) !=
+            uses.order.begin() + static_cast<std::ptrdiff_t>(use))
+          continue;
+        for (std::size_t leaf = 0; leaf < uses.units[unit].leaves; ++leaf) to.perform(to.schedule.leaf_passed(unit));
+      }
+      to.end();
+      for (std::size_t unit = 0; unit < uses.units.size(); ++unit)
+        EXPECT_LE(std::ranges::count(to.all, UnitAction{Kind::gather, unit}), 1) << unit;
+      uses.draw(random, 1 + random() % 20);
+    }
+  }
+}
+
 // Weights that another engine's pass reads come and go, and nothing is summed.
 TEST(UnitSchedule, APassOfConstantsGathersAndReleasesAlone) {
   std::vector<ScheduledUnit> units(4);
@@ -259,7 +364,7 @@ TEST(UnitSchedule, APassOfConstantsGathersAndReleasesAlone) {
     to.perform(to.schedule.forward_ends(module, true));
   }
   to.all.clear();
-  to.schedule.constants_begin();
+  to.perform(to.schedule.pass_begins({.kind = UnitPass::Kind::constants}));
   for (std::size_t unit = units.size(); unit-- > 0;)
     for (int leaf = 0; leaf < 2; ++leaf) {
       to.read(unit);
