@@ -81,8 +81,8 @@ namespace {
 void add(MemoryPlan& sum, const MemoryPlan& more) {
   for (std::int64_t MemoryPlan::*const each :
        {&MemoryPlan::parameter, &MemoryPlan::gradient, &MemoryPlan::optimizer, &MemoryPlan::undelivered,
-        &MemoryPlan::gathered, &MemoryPlan::whole_gradients, &MemoryPlan::buckets, &MemoryPlan::host,
-        &MemoryPlan::checkpoint, &MemoryPlan::copies})
+        &MemoryPlan::partial_sums, &MemoryPlan::gathered, &MemoryPlan::whole_gradients, &MemoryPlan::buckets,
+        &MemoryPlan::host, &MemoryPlan::checkpoint, &MemoryPlan::copies})
     sum.*each += more.*each;
 }
 

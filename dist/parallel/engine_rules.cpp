@@ -1,10 +1,9 @@
 #include "keel/dist/parallel/engine_rules.h"
 
-#include <bit>
-
 #include "keel/dist/parallel/rank_groups.h"
 #include "keel/dist/parallel/row_sums.h"
 #include "keel/dist/parallel/sharding_keys.h"
+#include "keel/dist/parallel/virtual_ranks.h"
 
 namespace keel {
 namespace {
@@ -34,43 +33,13 @@ void check_requirements(std::span<const FlatBuffer> layout, const ShardedOptions
 
 }  // namespace
 
-// Sums that are no tree over virtual ranks, or what follows from how ranks cut shards.
-void check_virtual_ranks(const ShardedOptions& options, const Optimizer& optimizer, int ranks) {
-  const ShardingOptions& sharding = options.sharding;
-  const int all = sharding.virtual_ranks;
-  if (all == 0) return;
-  const auto is_power = [](int number) { return number > 0 && std::has_single_bit(static_cast<unsigned>(number)); };
-  KEEL_CHECK(is_power(all), "sharding.virtual_ranks: a binary tree is over 1, 2, 4, 8 ... virtual ranks, got ", all);
-  KEEL_CHECK(is_power(ranks) && ranks <= all, "sharding.virtual_ranks: ", all,
-             " virtual ranks are computed by 1, 2, 4 ... ranks, ", all, " at most, and there are ", ranks,
-             "; start as many, or leave virtual_ranks out");
-  const auto refuse = [&](bool holds, std::string_view other, std::string_view why) {
-    if (!holds)
-      throw Error(concat("sharding.virtual_ranks does not go together with ", other, ": ", why),
-                  ErrorKind::unsupported);
-  };
-  refuse(sharding.group == 0, "sharding.group", "groups of ranks are summed apart; leave the group out");
-  refuse(!options.strategy, "outer.type", "groups have weights of their own, which follow from the number of ranks");
-  refuse(options.compression.type == Compression::Type::none, "gradient_compression.type",
-         "gradients travel as they are, so that partial sums are not rounded; set it to none");
-  refuse(options.wire.value_or(options.wire_dtype()) == options.wire_dtype(), "sharding.wire",
-         "partial sums travel in fp32, so that they are not rounded; leave the wire out");
-  refuse(sharding.weight_code == WeightCode::exact, "sharding.weight_code",
-         "codes have a scale for a block of each rank's shard; set it to exact");
-  refuse(!sharding.reduces_each(options.micro_batches), "sharding.accumulation",
-         "a virtual rank adds up its micro-batches first; set it to deferred");
-  const OptimizerRequirements needs = optimizer.requirements();
-  refuse(!needs.closure, optimizer.name(), "it adds dot products over the shard of each rank");
-  refuse(!needs.rows, optimizer.name(), "rows are added in the order of ranks, however many there are");
-}
-
 void check_engine(std::span<const FlatBuffer> layout, const ShardedOptions& options, const Optimizer& optimizer,
                   int ranks, bool on_host) {
   const int stage = options.sharding.stage;
   KEEL_CHECK(stage >= 0 && stage < static_cast<int>(std::size(kShardingStages)),
              "the stages of sharding are 0 to 3, got ", stage);
   check_groups(options, ranks);
-  check_virtual_ranks(options, optimizer, ranks);
+  check_virtual_ranks(options, optimizer.requirements(), ranks);
   KEEL_CHECK(
       !options.strategy || options.sharding.group > 0 || ranks == 1,
       "a strategy of communication is for groups of ranks; set sharding.group to the ranks of a group, 1 at least");

@@ -13,9 +13,6 @@ namespace keel {
 void check_engine(std::span<const FlatBuffer> layout, const ShardedOptions& options, const Optimizer& optimizer,
                   int ranks, bool on_host);
 
-// Throws an Error for what virtual ranks do not go together with. check_engine() does so, too.
-void check_virtual_ranks(const ShardedOptions& options, const Optimizer& optimizer, int ranks);
-
 // Whether gradients are summed over groups of ranks in each step: always, unless a strategy has something else to do.
 bool sums_groups(const ShardedOptions& options, const Optimizer& optimizer);
 

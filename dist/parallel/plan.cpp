@@ -8,6 +8,7 @@
 #include "keel/dist/parallel/memory_peaks.h"
 #include "keel/dist/parallel/rank_groups.h"
 #include "keel/dist/parallel/row_sums.h"
+#include "keel/dist/parallel/virtual_ranks.h"
 
 namespace keel {
 namespace {
@@ -160,7 +161,7 @@ RankPlace check_planned(std::span<const FlatBuffer> layout, const Optimizer& opt
   KEEL_CHECK(options.sharding.stage >= 0 && options.sharding.stage <= 3, "the stages of sharding are 0 to 3, got ",
              options.sharding.stage);
   check_groups(options, ranks);
-  check_virtual_ranks(options, optimizer, ranks);
+  check_virtual_ranks(options, optimizer.requirements(), ranks);
   check_gradients(layout, optimizer);
   for (const FlatBuffer& buffer : layout)
     KEEL_CHECK(!buffer.sparse, "memory and bytes of ", buffer.segments.front().name,
