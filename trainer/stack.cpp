@@ -22,7 +22,7 @@ ShardedOptions planned_options(const Config& config, Module& model, int ranks, b
   const std::int64_t micro_batches = passes * planned_micro_batches(config, ranks);
   if (!frozen) return engine_options(config, micro_batches, model);
   ShardedOptions options = answering_options(config, model, ranks);
-  options.micro_batches = micro_batches;
+  options.micro_batches = micro_batches * config.sharding.of_each(ranks);  // of all virtual ranks of a rank
   return options;
 }
 

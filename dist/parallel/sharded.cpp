@@ -38,7 +38,7 @@ Sharded::Sharded(Module& model, const Context& context, std::unique_ptr<Communic
       optimizer_(std::move(optimizer)),
       options_(options),
       offloads_(options.sharding.offload_optimizer && context.device().type != DeviceType::cpu) {
-  const std::vector<FlatBuffer> layout = lay_out(model, shard_ranks(options, size()), optimizer_->requirements().block);
+  const std::vector<FlatBuffer> layout = lay_out(model, size(), optimizer_->requirements().block);
   const bool on_host = offloads_ || context.device().type == DeviceType::cpu;
   check_engine(layout, options_, *optimizer_, size(), on_host);
   options_.policy.keeps_master = optimizer_->requirements().master;
