@@ -36,6 +36,9 @@ Model::Model(std::shared_ptr<Site> site, const Settings& settings, const Wish& w
       throw Error(concat("optimizer.type: ", config_.optimizer.type,
                          " evaluates the loss several times in a step, which is not offered here"),
                   ErrorKind::unsupported);
+    if (config_.sharding.virtual_ranks > 0)
+      throw Error("sharding.virtual_ranks is not offered here: the host deals rows to ranks; set it to 0",
+                  ErrorKind::unsupported);
     network_ = wish.network(config_);
     own_goal_ = make_goal(wish.loss);
     parts_ = planned_micro_batches(config_, ranks.size());

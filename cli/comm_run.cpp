@@ -16,6 +16,7 @@
 #include "build_info.h"
 #include "comm_table.h"
 #include "keel/dist/comm/agreement.h"
+#include "keel/dist/comm/algorithms.h"
 #include "keel/dist/comm/decorators.h"
 #include "keel/dist/comm/exchange.h"
 #include "keel/dist/comm/nccl_communicator.h"
@@ -289,9 +290,14 @@ class CommRun {
   bool tells_wire(const Entered& entered) const {
     return !entered.contestant->algorithm.empty() || path_ == lab::Path::nccl;
   }
+  // Why a contestant does not combine numbers so.
   std::string why_no_dtype(const lab::Exercise& exercise, const Entered& entered, CombineOp op, DType dtype) const {
     const bool is_half = dtype == DType::bf16 || dtype == DType::f16;
-    const bool is_mpi = entered.contestant->algorithm.empty() && path_ != lab::Path::nccl;
+    const std::string_view algorithm = entered.contestant->algorithm;
+    if (exercise.adds() && op == CombineOp::pairwise_sum &&
+        (algorithm.empty() || !adds_pairwise(find_algorithm(algorithm))))
+      return "it adds in another order than pairs of ranks";
+    const bool is_mpi = algorithm.empty() && path_ != lab::Path::nccl;
     if (is_mpi && is_half && exercise.adds()) return concat("MPI has no sum of ", dtype);
     if (is_mpi && exercise.adds() && op == CombineOp::mean && !is_floating(dtype))
       return concat("MPI has no mean of ", dtype);

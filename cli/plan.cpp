@@ -91,7 +91,8 @@ std::vector<Row> plan_rows(Config config, const StackModels& models, int ranks, 
   for (const Stage stage : {Stage::ddp, Stage::zero1, Stage::zero2, Stage::zero3}) {
     if (all_stages) config.strategy.stage = stage;
     rows.push_back({to_string(config.strategy), plan_run(config, models, ranks)});
-    const bool shards_gradients = config.strategy.stage >= Stage::zero2 && ranks > 1;
+    const bool shards_gradients =
+        config.strategy.stage >= Stage::zero2 && ranks > 1 && config.sharding.virtual_ranks == 0;
     if (shards_gradients && planned_micro_batches(config, ranks) > 1 &&
         config.sharding.accumulation == Accumulation::deferred) {
       Config each = config;
@@ -128,6 +129,9 @@ void print_plan(const RankPlan& plan, const std::string& name) {
   if (plan.memory.undelivered > 0)
     fmt::print("  of the gradients {} are what compression delivers later\n",
                binary_size(static_cast<double>(plan.memory.undelivered)));
+  if (plan.memory.partial_sums > 0)
+    fmt::print("  of the gradients {} are sums over the virtual ranks of a rank\n",
+               binary_size(static_cast<double>(plan.memory.partial_sums)));
   if (plan.memory.host > 0)
     fmt::print("  and {} in the processor's memory; {} a step to it and back\n",
                binary_size(static_cast<double>(plan.memory.host)),
@@ -155,6 +159,7 @@ Json to_json(const MemoryPlan& memory) {
 Json to_json(const RankPlan& plan) {
   Json json = to_json(plan.memory);
   json["memory_copies_bytes"] = plan.memory.copies;
+  json["partial_sum_bytes"] = plan.memory.partial_sums;
   json["undelivered_bytes"] = plan.memory.undelivered;
   json["gathered_bytes"] = plan.memory.gathered;
   json["whole_gradient_bytes"] = plan.memory.whole_gradients;
@@ -193,9 +198,12 @@ void print_text(const Config& config, const ModelSize& model, int ranks, bool ch
              model.largest_name, grouped(model.largest_unit));
   if (model.trained < model.parameters)
     fmt::print("{} of them are trained, the others frozen\n", grouped(model.trained));
-  const std::int64_t micro_batches = planned_micro_batches(config, ranks);
+  const std::int64_t micro_batches = planned_micro_batches(config, ranks) * config.sharding.of_each(ranks);
   fmt::print("{} rank{}; a step of {} rows is {} micro-batch{} on each\n", ranks, ranks == 1 ? "" : "s",
              config.batch.global, micro_batches, micro_batches == 1 ? "" : "es");
+  if (config.sharding.virtual_ranks > 0)
+    fmt::print("bits are those of {} virtual ranks, of which each computes {}; gradients travel in fp32\n",
+               config.sharding.virtual_ranks, config.sharding.of_each(ranks));
   if (find_optimizer(config.optimizer.type).requirements.closure)
     fmt::print("{} evaluates the loss several times in a step; what is sent is that of one evaluation\n",
                config.optimizer.type);

@@ -1,6 +1,7 @@
 #include "keel/data/divide_rows.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "keel/runtime/error.h"
 
@@ -23,11 +24,20 @@ std::vector<Rows> divide_rows(std::int64_t rows, std::int64_t micro, std::int64_
   return ranges;
 }
 
+std::vector<Rows> divide_rows_in_turn(std::int64_t rows, std::int64_t micro, std::int64_t rank, std::int64_t world,
+                                      std::int64_t of_each) {
+  std::vector<Rows> all;
+  for (std::int64_t each = rank * of_each; each < (rank + 1) * of_each; ++each)
+    std::ranges::copy(divide_rows(rows, micro, each, world), std::back_inserter(all));
+  return all;
+}
+
 std::vector<Rows> loaded_rows(std::vector<Rows> micro_batches) {
-  const auto empty = std::ranges::find_if(micro_batches, [](Rows rows) { return rows.begin == rows.end; });
-  if (empty == micro_batches.end()) return micro_batches;
-  micro_batches.erase(empty, micro_batches.end());  // they are the last ones
-  micro_batches.push_back({0, 1});
+  const auto is_empty = [](Rows rows) { return rows.begin == rows.end; };
+  const auto first = std::ranges::find_if(micro_batches, is_empty);
+  if (first == micro_batches.end()) return micro_batches;
+  *first = {0, 1};
+  micro_batches.erase(std::remove_if(first + 1, micro_batches.end(), is_empty), micro_batches.end());
   return micro_batches;
 }
 

@@ -6,7 +6,7 @@
 namespace keel {
 
 std::string_view name_of(CombineOp op) {
-  constexpr std::string_view kNames[kCombineOps] = {"sum", "maximum", "minimum", "product", "mean"};
+  constexpr std::string_view kNames[kCombineOps] = {"sum", "maximum", "minimum", "product", "mean", "pairwise"};
   return kNames[static_cast<int>(op)];
 }
 

@@ -7,8 +7,8 @@
 
 namespace keel {
 
-enum class CombineOp : unsigned char { sum, maximum, minimum, product, mean };
-inline constexpr int kCombineOps = 5;
+enum class CombineOp : unsigned char { sum, maximum, minimum, product, mean, pairwise_sum };
+inline constexpr int kCombineOps = 6;
 std::string_view name_of(CombineOp op);
 
 struct CombineArgs {
@@ -23,7 +23,8 @@ namespace kernels {
 // out = terms[0] op terms[1] op ..., element by element from left to right, in fp32 (fp64 and integers in themselves),
 // rounded once. A copy where there is one term. NaN wins in a maximum and a minimum. Products of integers are those
 // modulo 2^bits. A mean is the sum, divided once before it is rounded; integers are added in 64 bits for it, and the
-// quotient is rounded towards zero.
+// quotient is rounded towards zero. A pairwise sum is added along a balanced binary tree: neighbours, then neighbours
+// of those sums, where one without a partner goes up as it is; so the sums over 2^k ranks each are partial sums of it.
 void combine(const CombineArgs& args);
 
 }  // namespace kernels

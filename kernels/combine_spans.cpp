@@ -1,6 +1,7 @@
 #include "keel/kernels/combine_spans.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <type_traits>
 
@@ -62,6 +63,31 @@ struct MeanOfTerms {
 // Elements whose sums stay in the first-level cache while the terms pass by.
 constexpr std::int64_t kBlock = 1024;
 
+struct PairwiseSum {};
+
+// The first 2^k terms, as many as leave some, are one side of the tree, and the others the other one.
+template <class T, class A>
+void add_pairwise(std::span<const std::byte* const> terms, std::int64_t begin, std::int64_t count, A* sums) {
+  if (terms.size() == 1) {
+    const T* const only = reinterpret_cast<const T*>(terms[0]) + begin;
+    for (std::int64_t i = 0; i < count; ++i) sums[i] = widen<A>(only[i]);
+    return;
+  }
+  const std::size_t half = std::bit_floor(terms.size() - 1);
+  add_pairwise<T>(terms.first(half), begin, count, sums);
+  alignas(64) A others[kBlock];
+  add_pairwise<T>(terms.subspan(half), begin, count, others);
+  for (std::int64_t i = 0; i < count; ++i) sums[i] = static_cast<A>(sums[i] + others[i]);
+}
+
+template <class T, class O>
+void combine_block(std::span<const std::byte* const> terms, std::int64_t begin, std::int64_t count,
+                   const PairwiseSum& /*op*/, O* result) {
+  alignas(64) Accumulator<T> sums[kBlock];
+  add_pairwise<T>(terms, begin, count, sums);
+  for (std::int64_t i = 0; i < count; ++i) result[i] = static_cast<O>(sums[i]);
+}
+
 template <class T, class O, class Op>
 void combine_block(std::span<const std::byte* const> terms, std::int64_t begin, std::int64_t count, const Op& op,
                    O* result) {
@@ -108,6 +134,7 @@ void combine_as(const CombineSpans& args, std::span<const std::byte* const> term
     case CombineOp::minimum: return combine_all<T, O>(terms, results, begin, end, MinimumOfTerms{});
     case CombineOp::product: return combine_all<T, O>(terms, results, begin, end, ProductOfTerms{});
     case CombineOp::mean: return combine_all<T, O>(terms, results, begin, end, MeanOfTerms{args.divisor});
+    case CombineOp::pairwise_sum: return combine_all<T, O>(terms, results, begin, end, PairwiseSum{});
   }
 }
 

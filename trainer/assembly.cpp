@@ -225,7 +225,8 @@ std::string accumulation_note(const Sharded& engine) {
   const ShardedOptions& options = engine.options();
   const ShardingOptions& sharding = options.sharding;
   const bool waits = options.micro_batches > 1 && !sharding.reduces_each(options.micro_batches);
-  if (engine.size() == 1 || !kShardingStages[sharding.stage].gradients || !waits) return "";
+  if (engine.size() == 1 || sharding.virtual_ranks > 0 || !kShardingStages[sharding.stage].gradients || !waits)
+    return "";
   std::int64_t bytes = 0, largest = 0;
   for (const auto& unit : engine.units()) {
     bytes += unit->split().gradient_bytes();

@@ -4,6 +4,9 @@
 #include <functional>
 #include <set>
 
+#include "keel/dist/comm/algorithm_names.h"
+#include "keel/dist/comm/algorithms.h"
+#include "keel/dist/parallel/virtual_ranks.h"
 #include "keel/kernels/update.h"
 #include "keel/optim/catalog.h"
 #include "keel/trainer/config_keys.h"
@@ -138,6 +141,28 @@ void ConfigResolver::check_compression() {
           "secondary shards are those of subgroups; set sharding.subgroup to the ranks of a node");
 }
 
+// What the engine and the trainer's collectives say of virtual ranks, where each key was given.
+void ConfigResolver::check_virtual_ranks() {
+  constexpr std::string_view kKey = "sharding.virtual_ranks";
+  const ShardingConfig& sharding = config_.sharding;
+  if (sharding.virtual_ranks == 0 || broken().contains(std::string(kKey))) return;
+  require(is_number_of_virtual_ranks(sharding.virtual_ranks), {kKey}, "must be a power of two: 1, 2, 4, 8 ...");
+  const auto refuse = [&](bool holds, std::string_view key, std::string_view why) {
+    require(holds, {key, kKey}, concat("does not go together with sharding.virtual_ranks: ", why));
+  };
+  ShardedOptions options{.compression = config_.gradient_compression, .sharding = sharding};
+  const bool names_wire = sharding.wire != ShardingConfig::Number::automatic;
+  if (names_wire) options.wire = sharding.wire == ShardingConfig::Number::fp32 ? DType::f32 : DType::bf16;
+  if (config_.text("outer.type") != "none") options.strategy = [] { return nullptr; };  // there is one, that is all
+  for (const VirtualRankConflict& each :
+       conflicts_of_virtual_ranks(options, find_optimizer(config_.optimizer.type).requirements))
+    refuse(false, each.key, each.why);
+  refuse(!config_.cuda_graph, "cuda_graph", "what a rank computes in turn is not recorded");
+  refuse(sharding.order == ShardingConfig::Order::written, "sharding.order", "NCCL adds in an order of its own");
+  refuse(adds_pairwise(find_algorithm(find_algorithm_name(sharding.algorithm).algorithm)), "sharding.algorithm",
+         concat(sharding.algorithm, " does not add pairs of ranks, and pairs of pairs; take ordered"));
+}
+
 void ConfigResolver::check_outer() {
   if (broken().contains("outer.type")) return;
   const StrategyEntry* entry = find_strategy(config_.keys->strategies(), config_.text("outer.type"));
@@ -230,6 +255,7 @@ void ConfigResolver::check_together() {
           {"optimizer.stochastic_rounding", "strategy"}, "needs strategy bf16: weights in fp32 are not rounded");
   check_strategy();
   check_compression();
+  check_virtual_ranks();
   check_outer();
   try {
     (void)make_trackers(c.trackers);

@@ -40,6 +40,7 @@ class ConfigResolver : public Resolver {
   void check_optimizer();
   void check_requirements(const OptimizerEntry& entry);
   void check_compression();
+  void check_virtual_ranks();
   void check_outer();
   void check_callbacks();
   void check_curriculum();

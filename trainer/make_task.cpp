@@ -4,6 +4,7 @@
 
 #include "keel/data/limited_epochs.h"
 #include "keel/runtime/file.h"
+#include "keel/tasks/manual_task.h"
 #include "keel/trainer/config.h"
 #include "keel/trainer/config_keys.h"
 #include "keel/trainer/curriculum.h"
@@ -32,18 +33,22 @@ KeptRun run_gone_on_from(const Config& config) {
 
 std::unique_ptr<TaskBase> make_task(const Config& config, const Context& host, const std::string& run,
                                     const std::function<void(std::uint64_t done, std::uint64_t all)>& progress) {
-  return config.keys->tasks()
-      .find(config.task)
-      ->make({.settings = config,
-              .seed = config.seed,
-              .data_seed = config.data.seed,
-              .rows = config.batch.global,
-              .validation_rows = validation_rows(config),
-              .host = host,
-              .run = run,
-              .kept = run.empty() ? run_gone_on_from(config) : KeptRun{},
-              .steps = config.epochs > 0 ? 0 : config.steps,
-              .progress = progress});
+  std::unique_ptr<TaskBase> task = config.keys->tasks()
+                                       .find(config.task)
+                                       ->make({.settings = config,
+                                               .seed = config.seed,
+                                               .data_seed = config.data.seed,
+                                               .rows = config.batch.global,
+                                               .validation_rows = validation_rows(config),
+                                               .host = host,
+                                               .run = run,
+                                               .kept = run.empty() ? run_gone_on_from(config) : KeptRun{},
+                                               .steps = config.epochs > 0 ? 0 : config.steps,
+                                               .progress = progress});
+  KEEL_CHECK(config.sharding.virtual_ranks == 0 || dynamic_cast<ManualTask*>(task.get()) == nullptr,
+             "sharding.virtual_ranks does not go together with the task ", config.task,
+             ", which trains several models in turns of its own; set it to 0");
+  return task;
 }
 
 Data open_training_data(Config& config, TaskBase& task) {

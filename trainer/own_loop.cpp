@@ -19,8 +19,8 @@
 
 namespace keel {
 
-std::int64_t micro_batches_of(std::int64_t rows, std::int64_t micro, const Communicator& ranks) {
-  return std::ssize(divide_rows(rows, micro, ranks.rank(), ranks.size()));
+std::int64_t micro_batches_of(std::int64_t rows, std::int64_t micro, const Communicator& ranks, int virtual_ranks) {
+  return std::ssize(divide_rows(rows, micro, 0, virtual_ranks > 0 ? virtual_ranks : ranks.size()));
 }
 
 StepCurves make_curves(const ScheduleSettings& schedule, double rate, std::int64_t steps, const Context& context) {
@@ -40,20 +40,24 @@ struct MicroBatch::Step {
                                     .ranks = *ranks,
                                     .context = engine.context(),
                                     .micro = options.micro,
-                                    .micro_batches = engine.options().micro_batches,
-                                    .workers = options.workers},
+                                    .micro_batches = most(),
+                                    .workers = options.workers,
+                                    .virtual_ranks = engine.virtual_ranks()},
                    options.first_step);
     done = options.first_step;
   }
 
+  std::int64_t most() const { return engine.options().micro_batches * engine.virtual_ranks(); }
   std::vector<Batch> take() {
     const std::int64_t count = loader->count(done);
-    KEEL_CHECK(count <= engine.options().micro_batches, "step ", done + 1, " has ", source->rows(done), " rows, in ",
-               count, " micro-batches on each rank, but the engine was made for ", engine.options().micro_batches,
+    KEEL_CHECK(count <= most(), "step ", done + 1, " has ", source->rows(done), " rows, in ", count,
+               " micro-batches on each rank, but the engine was made for ", most(),
                "; micro_batches_of() says how many to make it for");
     return loader->take();
   }
 
+  // Of so many of a step.
+  std::size_t of_virtual_rank(std::size_t all) const { return all / static_cast<std::size_t>(engine.virtual_ranks()); }
   void begin() {
     micro_batches.clear();
     losses.clear();
@@ -70,7 +74,7 @@ struct MicroBatch::Step {
                    .sample_ids = batch.sample_ids(),
                    .dtype = engine.options().policy.parameter,
                    .observes = !batch.is_stand_in()};
-      const bool last = micro_batches.size() + 1 == batches.size();
+      const bool last = (micro_batches.size() + 1) % of_virtual_rank(batches.size()) == 0;
       micro_batches.push_back(MicroBatch(std::move(batch), std::move(pass), last, *this));
     }
     ++done;
@@ -78,9 +82,13 @@ struct MicroBatch::Step {
 
   // What the weights of the step's terms come to, where there are several.
   void add_up(const std::vector<std::string>& weights) {
+    std::vector<double> mine;
     std::vector<Batch> batches;
-    for (const MicroBatch& micro : micro_batches) batches.push_back(micro.batch);
-    totals = WeightTotals(weights, GatheringOfSums(*ranks, sum_weights(weights, batches)).wait());
+    for (const MicroBatch& micro : micro_batches) {
+      batches.push_back(micro.batch);
+      if (micro.last_) std::ranges::copy(sum_weights(weights, std::exchange(batches, {})), std::back_inserter(mine));
+    }
+    totals = WeightTotals(weights, GatheringOfSums(*ranks, mine, engine.virtual_ranks()).wait());
   }
 
   void backward(const MicroBatch& micro, const Loss& loss) {
@@ -100,9 +108,11 @@ struct MicroBatch::Step {
 
   double mean_loss() const {
     KEEL_CHECK(!losses.empty(), "no micro-batch of this step has had its backward()");
-    std::vector<double> sums(StepLoss::kSums * losses.front().kinds().size());
-    for (const StepLoss& each : losses) each.add_to(sums);
-    return loss_of(losses.front().kinds(), GatheringOfSums(*ranks, sums).wait());
+    const std::size_t count = StepLoss::kSums * losses.front().kinds().size();
+    std::vector<double> sums(count * static_cast<std::size_t>(engine.virtual_ranks()));
+    for (std::size_t i = 0; i < losses.size(); ++i)
+      losses[i].add_to(std::span(sums).subspan(i / of_virtual_rank(micro_batches.size()) * count, count));
+    return loss_of(losses.front().kinds(), GatheringOfSums(*ranks, sums, engine.virtual_ranks()).wait());
   }
 
   std::shared_ptr<const BatchSource> source;

@@ -32,7 +32,8 @@
 namespace keel {
 
 // Micro-batches that each rank has in a step of so many rows of all ranks, `micro` of them at a time.
-std::int64_t micro_batches_of(std::int64_t rows, std::int64_t micro, const Communicator& ranks);
+// `virtual_ranks`: those that ShardingOptions shares out; 0: each rank is its own.
+std::int64_t micro_batches_of(std::int64_t rows, std::int64_t micro, const Communicator& ranks, int virtual_ranks = 0);
 
 // The rates of a schedule over `steps` taken steps, from a base rate, for Sharded::step(). An Error where the settings
 // make no sense.
@@ -58,7 +59,7 @@ class MicroBatch {
   friend class StepBatches;
   struct Step;
   MicroBatch(Batch batch, Forward pass, bool last, Step& step);
-  bool last_;  // of the step
+  bool last_;  // of the step, or of a virtual rank
   Step* step_;
 };
 

@@ -28,9 +28,10 @@ ModelSize measure_model(const StackModels& models) {
 }
 
 std::int64_t planned_micro_batches(const Config& config, int ranks) {
-  KEEL_CHECK(config.batch.global >= ranks, "a global batch of ", config.batch.global, " rows is too small for ", ranks,
-             " ranks");
-  return static_cast<std::int64_t>(divide_rows(config.batch.global, config.batch.micro, 0, ranks).size());
+  const int dealt_to = config.sharding.dealt_to(ranks);
+  KEEL_CHECK(config.batch.global >= dealt_to, "a global batch of ", config.batch.global, " rows is too small for ",
+             dealt_to, dealt_to == ranks ? " ranks" : " virtual ranks (sharding.virtual_ranks)");
+  return static_cast<std::int64_t>(divide_rows(config.batch.global, config.batch.micro, 0, dealt_to).size());
 }
 
 namespace {
@@ -73,7 +74,9 @@ std::vector<TraceNode> trace_run(const Config& config, TaskBase& task, int ranks
     throw Error(concat("the graph of a step is of one model, and the task ", config.task, " has ", models.all().size(),
                        ", whose turns only its code knows"),
                 ErrorKind::unsupported);
-  const Rows rows = divide_rows(config.batch.global, config.batch.micro, rank, ranks).front();
+  const Rows rows = divide_rows_in_turn(config.batch.global, config.batch.micro, rank, config.sharding.dealt_to(ranks),
+                                        config.sharding.of_each(ranks))
+                        .front();
   return PlannedStack(config, models.main(), ranks, false).trace(rank, (rows.end - rows.begin) * task.positions());
 }
 

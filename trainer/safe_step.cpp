@@ -47,6 +47,7 @@ bool TrainingSteps::try_again(std::int64_t step, int tries, const OutOfMemory& e
 // several would lose digits.
 bool TrainingSteps::may_divide() const {
   const ShardedOptions& options = parts_.engine.options();
+  if (options.sharding.virtual_ranks > 0) return false;  // bits would depend on the memory
   return options.micro_batches > 1 || options.policy.gradient == options.policy.parameter;
 }
 

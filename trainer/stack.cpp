@@ -22,7 +22,7 @@ ShardedOptions planned_options(const Config& config, Module& model, int ranks, b
   const std::int64_t micro_batches = passes * planned_micro_batches(config, ranks);
   if (!frozen) return engine_options(config, micro_batches, model);
   ShardedOptions options = answering_options(config, model, ranks);
-  options.micro_batches = micro_batches;
+  options.micro_batches = micro_batches * config.sharding.of_each(ranks);  // of all virtual ranks of a rank
   return options;
 }
 
@@ -81,8 +81,8 @@ namespace {
 void add(MemoryPlan& sum, const MemoryPlan& more) {
   for (std::int64_t MemoryPlan::*const each :
        {&MemoryPlan::parameter, &MemoryPlan::gradient, &MemoryPlan::optimizer, &MemoryPlan::undelivered,
-        &MemoryPlan::gathered, &MemoryPlan::whole_gradients, &MemoryPlan::buckets, &MemoryPlan::host,
-        &MemoryPlan::checkpoint, &MemoryPlan::copies})
+        &MemoryPlan::partial_sums, &MemoryPlan::gathered, &MemoryPlan::whole_gradients, &MemoryPlan::buckets,
+        &MemoryPlan::host, &MemoryPlan::checkpoint, &MemoryPlan::copies})
     sum.*each += more.*each;
 }
 

@@ -22,13 +22,15 @@ class StepLoader {
     std::int64_t micro = 1;          // rows of a micro-batch, at most
     std::int64_t micro_batches = 1;  // of a step, at most
     int workers = 1;                 // threads that load
+    int virtual_ranks = 1;           // that each rank computes in turn, as ShardingOptions has them
   };
   // Goes on after so many steps. What the site names outlives this.
   StepLoader(const Site& site, std::int64_t step);
   StepLoader(const StepLoader&) = delete;
   StepLoader& operator=(const StepLoader&) = delete;
 
-  // Micro-batches that each rank has in the step of this number, counted from 0.
+  // Micro-batches that each rank has, those of its virtual ranks one after the other, in the step of this number,
+  // counted from 0.
   std::int64_t count(std::int64_t step) const;
   // Begins the next step, of which next() then gives each micro-batch, and returns how many they are: as many on every
   // rank. Where this one has no rows left the step's first row stands in. What cannot be read is an Error.

@@ -16,12 +16,13 @@ std::vector<std::byte> bytes_of(const StepNote* note, std::span<const double> su
   return bytes;
 }
 
-void add_numbers(std::span<const std::byte> bytes, std::vector<double>& sums) {
-  sums.resize(bytes.size() / sizeof(double));
-  for (std::size_t i = 0; i < sums.size(); ++i) {
+// `count` sums of each virtual rank.
+void add_numbers(std::span<const std::byte> bytes, std::size_t count, std::vector<double>& sums) {
+  sums.resize(count);
+  for (std::size_t i = 0; i < bytes.size() / sizeof(double); ++i) {
     double number = 0;
     std::memcpy(&number, bytes.data() + i * sizeof number, sizeof number);
-    sums[i] += number;
+    sums[i % count] += number;
   }
 }
 
@@ -43,24 +44,25 @@ LoopWishes agreed_wishes(std::span<const LoopWishes> of_ranks) {
   return agreed;
 }
 
-GatheringOfNotes::GatheringOfNotes(Communicator& ranks, const StepNote& note, std::span<const double> sums)
-    : bytes_(ranks, bytes_of(&note, sums)) {}
+GatheringOfNotes::GatheringOfNotes(Communicator& ranks, const StepNote& note, std::span<const double> sums,
+                                   int virtual_ranks)
+    : count_(sums.size() / static_cast<std::size_t>(virtual_ranks)), bytes_(ranks, bytes_of(&note, sums)) {}
 
 StepNotes GatheringOfNotes::wait() {
   StepNotes told;
   for (const std::vector<std::byte>& theirs : bytes_.wait()) {
     std::memcpy(&told.notes.emplace_back(), theirs.data(), sizeof(StepNote));
-    add_numbers(std::span(theirs).subspan(sizeof(StepNote)), told.sums);
+    add_numbers(std::span(theirs).subspan(sizeof(StepNote)), count_, told.sums);
   }
   return told;
 }
 
-GatheringOfSums::GatheringOfSums(Communicator& ranks, std::span<const double> mine)
-    : bytes_(ranks, bytes_of(nullptr, mine)) {}
+GatheringOfSums::GatheringOfSums(Communicator& ranks, std::span<const double> mine, int virtual_ranks)
+    : count_(mine.size() / static_cast<std::size_t>(virtual_ranks)), bytes_(ranks, bytes_of(nullptr, mine)) {}
 
 std::vector<double> GatheringOfSums::wait() {
   std::vector<double> sums;
-  for (const std::vector<std::byte>& theirs : bytes_.wait()) add_numbers(theirs, sums);
+  for (const std::vector<std::byte>& theirs : bytes_.wait()) add_numbers(theirs, count_, sums);
   return sums;
 }
 

@@ -45,26 +45,29 @@ struct StepNote {
 // What all ranks have told.
 struct StepNotes {
   std::vector<StepNote> notes;  // by rank
-  std::vector<double> sums;     // over ranks, in their order
+  std::vector<double> sums;     // over ranks, in their order, and their virtual ranks
 };
 
 class GatheringOfNotes {
  public:
-  // As many sums on every rank.
-  GatheringOfNotes(Communicator& ranks, const StepNote& note, std::span<const double> sums);
+  // As many sums on every rank: those of its virtual ranks one behind the other.
+  GatheringOfNotes(Communicator& ranks, const StepNote& note, std::span<const double> sums, int virtual_ranks = 1);
   StepNotes wait();  // once
 
  private:
+  std::size_t count_;  // of the sums of a virtual rank
   Gathering bytes_;
 };
 
-// Numbers of all ranks on their way, as many on each, added up in the order of ranks.
+// Numbers of all ranks on their way, as many on each, added up in the order of ranks: those of its virtual ranks one
+// behind the other.
 class GatheringOfSums {
  public:
-  GatheringOfSums(Communicator& ranks, std::span<const double> mine);
+  GatheringOfSums(Communicator& ranks, std::span<const double> mine, int virtual_ranks = 1);
   std::vector<double> wait();  // once
 
  private:
+  std::size_t count_;  // of the numbers of a virtual rank
   Gathering bytes_;
 };
 

@@ -75,7 +75,8 @@ DType dtype_of_width(std::int64_t width) { return width == 2 ? DType::bf16 : DTy
 // Sequences of the rank that has most.
 double most_rows(const Config& config, int ranks) {
   std::int64_t rows = 0;
-  for (const Rows range : divide_rows(config.batch.global, config.batch.micro, 0, ranks))
+  for (const Rows range : divide_rows_in_turn(config.batch.global, config.batch.micro, 0,
+                                              config.sharding.dealt_to(ranks), config.sharding.of_each(ranks)))
     rows += range.end - range.begin;
   return static_cast<double>(rows);
 }

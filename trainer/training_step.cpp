@@ -37,7 +37,8 @@ TrainingSteps::TrainingSteps(const Parts& parts, std::int64_t step)
       context_(parts.engine.context()),
       step_(step),
       first_step_(step),
-      most_micro_batches_(parts.engine.options().micro_batches) {
+      virtual_ranks_(parts.engine.virtual_ranks()),
+      most_micro_batches_(parts.engine.options().micro_batches * virtual_ranks_) {
   load_from(step);
   if (parts.cuda_graph) graph_.emplace(parts.loss, parts.engine);
 }
@@ -50,8 +51,9 @@ void TrainingSteps::load_from(std::int64_t step) {
                                    .ranks = parts_.ranks,
                                    .context = context_,
                                    .micro = parts_.micro,
-                                   .micro_batches = alone ? 1 : parts_.engine.options().micro_batches,
-                                   .workers = parts_.workers},
+                                   .micro_batches = alone ? 1 : parts_.engine.options().micro_batches * virtual_ranks_,
+                                   .workers = parts_.workers,
+                                   .virtual_ranks = virtual_ranks_},
                   step);
 }
 
@@ -71,7 +73,8 @@ TrainingSteps::Turn TrainingSteps::next(StepFlags flags) {
     run_micro_batches(pending);
     flags = look_ahead(flags);
     // Before the update, so that it does not stand behind the parameters that travel then.
-    if (!context_.stream().is_asynchronous()) told.emplace(parts_.ranks, note_of(pending, flags), sums_of(pending));
+    if (!context_.stream().is_asynchronous())
+      told.emplace(parts_.ranks, note_of(pending, flags), sums_of(pending), virtual_ranks_);
     tell([](StepWatcher& watcher) { watcher.before_optimizer_step(); });
     pending.result = parts_.engine.step(parts_.curves);
   }
@@ -116,7 +119,13 @@ void TrainingSteps::take_all() {
 
 Batch TrainingSteps::next_batch(std::size_t index) { return taken_.empty() ? loader_->next() : taken_[index]; }
 
-void TrainingSteps::begin_totals() { totals_.emplace(parts_.ranks, sum_weights(weights_, taken_)); }
+void TrainingSteps::begin_totals() {
+  std::vector<double> mine;
+  for (std::size_t first = 0; first < taken_.size(); first += of_virtual_rank())
+    std::ranges::copy(sum_weights(weights_, std::span(taken_).subspan(first, of_virtual_rank())),
+                      std::back_inserter(mine));
+  totals_.emplace(parts_.ranks, mine, virtual_ranks_);
+}
 
 // Every evaluation sees the same batches and draws the same random numbers, so that the loss is a function of the
 // weights alone. The step's loss is that of the first.
@@ -163,7 +172,7 @@ void TrainingSteps::run_micro_batch(std::size_t index, const Batch& batch, Pendi
 }
 
 void TrainingSteps::compute(std::size_t index, const Batch& batch, Pending& pending) {
-  const bool last = static_cast<std::int64_t>(index) + 1 == micro_batches_;
+  const bool last = (index + 1) % of_virtual_rank() == 0;
   if (graph_) {
     pending.micro_batches.push_back({batch, graph_->run(batch, last)});
     kinds_ = pending.micro_batches.front().loss.kinds();
@@ -230,9 +239,12 @@ StepNote TrainingSteps::note_of(const Pending& pending, const StepFlags& flags) 
 
 // As many numbers on every rank, whatever terms this one has.
 std::vector<double> TrainingSteps::sums_of(const Pending& pending) const {
-  std::vector<double> sums(StepLoss::kSums * kinds_.size());
-  for (const Pending::Micro& micro : pending.micro_batches)
-    if (alike(micro.loss.kinds(), kinds_)) micro.loss.add_to(sums);
+  const std::size_t count = StepLoss::kSums * kinds_.size();
+  std::vector<double> sums(count * static_cast<std::size_t>(virtual_ranks_));
+  for (std::size_t i = 0; i < pending.micro_batches.size(); ++i) {
+    const StepLoss& loss = pending.micro_batches[i].loss;
+    if (alike(loss.kinds(), kinds_)) loss.add_to(std::span(sums).subspan(i / of_virtual_rank() * count, count));
+  }
   return sums;
 }
 
@@ -265,7 +277,7 @@ void TrainingSteps::check_notes(const Pending& pending, const std::vector<StepNo
 
 TrainingSteps::Turn TrainingSteps::conclude(const std::optional<Pending>& under_way, StepFlags flags) {
   if (!under_way) return parts_.ranks.size() == 1 ? Turn{{}, flags, {}, flags.failed ? 0 : -1} : Turn{};
-  GatheringOfNotes told(parts_.ranks, note_of(*under_way, flags), sums_of(*under_way));
+  GatheringOfNotes told(parts_.ranks, note_of(*under_way, flags), sums_of(*under_way), virtual_ranks_);
   return conclude(*under_way, told);
 }
 

@@ -92,6 +92,7 @@ class TrainingSteps final : public RunSteps {
   PendingStep step_with_closure(Pending& pending);
   Forward pass_of(const Pending& pending, const Batch& batch) const;
   StepNote note_of(const Pending& pending, const StepFlags& flags) const;
+  // Of each virtual rank of this one.
   std::vector<double> sums_of(const Pending& pending) const;
   // What the others have told.
   StepNotes hear(GatheringOfNotes& told);
@@ -105,6 +106,7 @@ class TrainingSteps final : public RunSteps {
   Parts parts_;
   const Context& context_;
   std::int64_t step_, first_step_;
+  int virtual_ranks_;                // of this rank
   std::int64_t most_micro_batches_;  // of a step
   std::optional<GraphedMicroStep> graph_;
   std::optional<Pending> pending_;
@@ -112,6 +114,7 @@ class TrainingSteps final : public RunSteps {
   std::string data_failure_;
   // Of the step at hand.
   std::int64_t micro_batches_ = 0;
+  std::size_t of_virtual_rank() const { return static_cast<std::size_t>(micro_batches_ / virtual_ranks_); }
   std::vector<Batch> taken_;  // all of its batches, where they were taken at once
   // Of the losses of this session: what ranks have in common, and the weights of their terms.
   std::vector<TermKind> kinds_;

@@ -35,10 +35,14 @@ struct Algorithm {
   std::string_view order;  // in which order numbers are added
   std::string_view cost;
   bool adds_at_once;  // all ranks' terms in one combination
+  bool adds_pairs;    // its partial sums are those of CombineOp::pairwise_sum
   AllReduce all_reduce;
   ReduceScatter reduce_scatter;
   AllGather all_gather;
 };
+
+// Whether it can add along the tree of CombineOp::pairwise_sum: alone, or by its own partial sums.
+inline bool adds_pairwise(const Algorithm& algorithm) { return algorithm.adds_at_once || algorithm.adds_pairs; }
 
 // The one list of algorithms; `direct` is the first.
 std::span<const Algorithm* const> algorithms();

@@ -1,6 +1,7 @@
 #include "keel/dist/comm/collective_schedule.h"
 
 #include "keel/dist/comm/collective_table.h"
+#include "keel/runtime/error.h"
 
 namespace keel {
 namespace {
@@ -42,6 +43,16 @@ Schedule schedule_of(const Algorithm& algorithm, const Collective& c, int rank, 
     case CollectiveKind::barrier: break;
   }
   return {};
+}
+
+void check_order(const Algorithm& algorithm, const Collective& c) {
+  if (!traits_of(c.kind).adds || c.op != CombineOp::pairwise_sum || adds_pairwise(algorithm)) return;
+  std::string others;
+  for (const Algorithm* const other : algorithms())
+    if (adds_pairwise(*other)) others += concat(others.empty() ? "" : ", ", other->name);
+  throw Error(concat(c, ": the algorithm ", algorithm.name, " adds ", algorithm.order, "; pairs of ranks are added by ",
+                     others),
+              ErrorKind::unsupported);
 }
 
 CombineOp op_of(const Algorithm& algorithm, CombineOp op) {

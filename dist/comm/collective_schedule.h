@@ -13,6 +13,9 @@ namespace keel {
 Schedule schedule_of(const Algorithm& algorithm, const Collective& collective, int rank, const std::vector<int>& nodes);
 CollectiveShape shape_of(const Collective& collective, int rank, const std::vector<int>& nodes);
 
+// Throws an Error where the algorithm cannot add as the collective asks.
+void check_order(const Algorithm& algorithm, const Collective& collective);
+
 // What the combinations of such a schedule do. An algorithm that passes partial sums on cannot divide them. A mean is
 // then a sum that finish_mean() divides: rounded once more, and in integers of the dtype.
 CombineOp op_of(const Algorithm& algorithm, CombineOp op);

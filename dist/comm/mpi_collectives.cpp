@@ -37,7 +37,8 @@ MPI_Op op_of(CombineOp op) {
     case CombineOp::minimum: return MPI_MIN;
     case CombineOp::product: return MPI_PROD;
     case CombineOp::sum:
-    case CombineOp::mean: break;  // the sum is divided behind it
+    case CombineOp::pairwise_sum:  // which run() refuses
+    case CombineOp::mean: break;   // the sum is divided behind it
   }
   return MPI_SUM;
 }
@@ -199,6 +200,8 @@ class MpiCollectives : public Communicator {
     const bool adds = traits_of(c.kind).adds;
     if (adds && c.op == CombineOp::mean && !is_floating(c.dtype()))
       throw Error(concat("MPI adds ", c.dtype(), " in itself, and has no mean of it"), ErrorKind::unsupported);
+    if (adds && c.op == CombineOp::pairwise_sum)
+      throw Error(concat(c, ": MPI adds in an order of its own"), ErrorKind::unsupported);
     const MPI_Datatype type = type_of(c.dtype(), adds);
     const int count = count_of(c.count());
     void* const from = c.input.defined() ? c.input.raw() : nullptr;

@@ -169,6 +169,10 @@ class NcclCommunicator : public Communicator {
     }
     if (cuda::is_captured(static_cast<cudaStream_t>(group_->context().stream().native())))
       throw Error(concat(asked, ": collectives are not recorded in graphs"), ErrorKind::unsupported);
+    if (is_fast() && traits_of(collective.kind).adds && collective.op == CombineOp::pairwise_sum)
+      throw Error(concat(asked, ": NCCL adds in an order of its own; pairs of ranks are added in the written order"),
+                  ErrorKind::unsupported);
+    check_order(algorithm_, collective);
     group_->check();
     ++traffic_.collectives;
     if (traits_of(collective.kind).is_message) return begin_message(collective);

@@ -73,6 +73,7 @@ class TransportCommunicator : public Communicator {
       if (tensor.defined() && tensor.device().type != DeviceType::cpu)
         throw Error(concat(collective, ": messages are sent from the processor's memory, got ", tensor),
                     ErrorKind::unsupported);
+    check_order(*group_->algorithm, collective);
     ++group_->traffic.collectives;
     const std::uint32_t number = group_->sequence;
     const bool pairwise = traits_of(collective.kind).is_message;

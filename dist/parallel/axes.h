@@ -42,6 +42,7 @@ struct Axes {
 struct RankPlace {
   int ranks = 1, rank = 0, groups = 1;
   int subgroup = 1;
+  int virtual_ranks = 1;    // that this rank computes, one after the other
   bool sums_groups = true;  // gradients are summed over the groups in each step
 
   // The groups whose gradients come together.

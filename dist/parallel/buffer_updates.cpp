@@ -7,14 +7,14 @@
 
 namespace keel {
 
-BufferUpdates::BufferUpdates(Module& model, const Context& context, Communicator& ranks)
-    : buffers_(attach_buffers(model, context)), ranks_(ranks) {
+BufferUpdates::BufferUpdates(Module& model, const Context& context, Communicator& ranks, int virtual_ranks)
+    : buffers_(attach_buffers(model, context)), ranks_(ranks), virtual_ranks_(virtual_ranks) {
   std::int64_t count = 0;
   for (const auto& buffer : buffers_)
     if (buffer->momentum > 0) count += buffer->value.numel() + 1;
   moving_ = zeros(context, {count}, DType::f32, Purpose::workspace);
   if (count == 0) return;
-  gathered_ = zeros(context, {ranks.size(), count}, DType::f32, Purpose::workspace);
+  gathered_ = zeros(context, {ranks.size() * virtual_ranks, count}, DType::f32, Purpose::workspace);
   one_ = kernels::full(context, {1}, 1);
 }
 
@@ -40,9 +40,9 @@ void BufferUpdates::forget() const {
   }
 }
 
-void BufferUpdates::apply(const Tensor& state) {
+void BufferUpdates::collect(int number) {
   if (!changes()) return;
-  const Tensor mine = gathered_.select(0, ranks_.rank());
+  const Tensor mine = gathered_.select(0, ranks_.rank() * virtual_ranks_ + number);
   std::int64_t at = 0;
   for (const auto& buffer : buffers_) {
     if (buffer->momentum == 0) continue;
@@ -52,16 +52,22 @@ void BufferUpdates::apply(const Tensor& state) {
     kernels::fill(mine.slice(0, end, end + 1), static_cast<double>(buffer->count));
     at = end + 1;
   }
+  if (virtual_ranks_ > 1) forget();
+}
+
+void BufferUpdates::apply(const Tensor& state) {
+  if (!changes()) return;
   if (ranks_.size() > 1) {
     const Stopwatch watch(waited_ms_);
-    ranks_.all_gather(mine, gathered_.flatten()).wait();
+    const std::int64_t first = std::int64_t{ranks_.rank()} * virtual_ranks_;
+    ranks_.all_gather(gathered_.slice(0, first, first + virtual_ranks_).flatten(), gathered_.flatten()).wait();
   }
   std::vector<Tensor> terms;
-  for (int rank = 0; rank < ranks_.size(); ++rank) terms.push_back(gathered_.select(0, rank));
+  for (std::int64_t each = 0; each < gathered_.dim(0); ++each) terms.push_back(gathered_.select(0, each));
   kernels::combine({.terms = terms, .out = moving_});
 
   const Tensor taken = kernels::taken_of(state), zero = kernels::full(moving_.context(), {1}, 0);
-  at = 0;
+  std::int64_t at = 0;
   for (const auto& buffer : buffers_) {
     if (buffer->momentum == 0) continue;
     const std::int64_t end = at + buffer->value.numel();

@@ -15,8 +15,9 @@ namespace keel {
 // optimizer meets them. Every rank calls the same functions.
 class BufferUpdates {
  public:
-  // Gives the buffers their memory. `ranks` are those whose observations join, and must outlive this.
-  BufferUpdates(Module& model, const Context& context, Communicator& ranks);
+  // Gives the buffers their memory. `ranks` are those whose observations join, and must outlive this; each has so many
+  // virtual ones.
+  BufferUpdates(Module& model, const Context& context, Communicator& ranks, int virtual_ranks = 1);
 
   // Whether any buffer changes while training.
   bool changes() const { return moving_.numel() > 0; }
@@ -27,8 +28,10 @@ class BufferUpdates {
   void close() const;
   // Drops what was observed.
   void forget() const;
-  // Takes the observations of all ranks into the buffers, where `state` says that the step is taken: one all-gather, or
-  // nothing where no buffer changes. Waits for no device. The observations stay until forget().
+  // Notes what a virtual rank of this one has observed since the last of them, or since forget().
+  void collect(int number);
+  // Takes what was collected on all ranks into the buffers, where `state` says that the step is taken: one all-gather,
+  // or nothing where no buffer changes. Waits for no device.
   void apply(const Tensor& state);
 
   // Views by name; the first rank has the numbers, and share() brings them to the others.
@@ -41,9 +44,10 @@ class BufferUpdates {
  private:
   std::vector<std::shared_ptr<Buffer::State>> buffers_;
   Communicator& ranks_;
+  int virtual_ranks_;
   // f32 (numbers + buffers): sums of all ranks, then what each is a mean over, of the buffers that change.
   Tensor moving_;
-  Tensor gathered_;  // f32 (ranks, numbers + buffers)
+  Tensor gathered_;  // f32 (virtual ranks of all, numbers + buffers)
   Tensor one_;       // f32 (1)
   double waited_ms_ = 0;
 };

@@ -1,7 +1,9 @@
 // A gradient in flat memory: whole, or whole while backward runs and then this rank's shard.
 
+#include <optional>
 #include <utility>
 
+#include "keel/dist/parallel/partial_sums.h"
 #include "keel/dist/parallel/unit_gradient.h"
 #include "keel/kernels/elementwise.h"
 #include "keel/runtime/stopwatch.h"
@@ -25,25 +27,25 @@ class DenseGradient : public UnitGradient {
     own_ = apart && !split.gathers_sums() ? sum_ : buffer.gradient.slice(0, split.owned.begin, split.owned.end);
     if (!apart) sum_ = own_;
     if (split.shards_gradients) come_and_go();
+    if (split.virtual_ranks > 1)
+      partial_sums_.emplace(split.virtual_ranks, split.whole, split.wire, context, site.axes.shards);
   }
 
   void begin_reduce(double scale) override {
     buffer_.complete_gradient();
-    if (reduces()) reducer_.begin(buffer_.gradient, scale, begun_ ? Tensor() : sum_);
+    if (partial_sums_) {
+      const WorkTimer::Scope timing(timer_);
+      partial_sums_->add(buffer_.gradient);
+    }
+    if (reduces()) reducer_.begin(mine(), scale, begun_ ? Tensor() : sum_);
   }
   void continue_reduce() override {
     if (reduces()) reducer_.proceed();
   }
   void finish_reduce() override {
-    if (!reduces()) return;
-    const Tensor sum = reducer_.finish();
-    if (sum.raw() != sum_.raw()) {
-      const WorkTimer::Scope timing(timer_);
-      if (begun_) kernels::accumulate(sum_, sum);
-      else kernels::copy_into(sum_, sum);
-    }
-    begun_ = true;
-    if (split_.shards_gradients || split_.adds_sums) buffer_.zero_grad();
+    if (!reduces() && !partial_sums_) return;
+    if (is_complete()) take(reduces() ? reducer_.finish() : mine());
+    if (split_.shards_gradients || split_.adds_sums || !is_complete()) buffer_.zero_grad();
     if (split_.shards_gradients) buffer_.gradient.storage()->drop();
   }
   void gather_sums() override {
@@ -56,6 +58,7 @@ class DenseGradient : public UnitGradient {
   void zero() override {
     buffer_.zero_grad();
     begun_ = false;
+    if (partial_sums_) partial_sums_->restart();
     reducer_.end_step(false);
   }
 
@@ -66,7 +69,18 @@ class DenseGradient : public UnitGradient {
   double codec_ms() const override { return timer_.milliseconds() + reducer_.codec_ms(); }
 
  private:
-  bool reduces() const { return !split_.reduction.stages.empty(); }
+  // Whether the rank has added up what it brings to the sum over ranks.
+  bool is_complete() const { return !partial_sums_ || partial_sums_->is_complete(); }
+  const Tensor& mine() const { return partial_sums_ ? partial_sums_->total() : buffer_.gradient; }
+  bool reduces() const { return !split_.reduction.stages.empty() && is_complete(); }
+  void take(const Tensor& sum) {
+    if (sum.raw() != sum_.raw()) {
+      const WorkTimer::Scope timing(timer_);
+      if (begun_) kernels::accumulate(sum_, sum);
+      else kernels::copy_into(sum_, sum);
+    }
+    begun_ = true;
+  }
   // The first contribution of a backward pass brings the memory of the whole gradient; finish_reduce() gives it back.
   void come_and_go() {
     Storage& storage = *buffer_.gradient.storage();
@@ -83,6 +97,7 @@ class DenseGradient : public UnitGradient {
   ReducerSite site_;
   WorkTimer timer_;
   Reducer reducer_;
+  std::optional<PartialSums> partial_sums_;  // over the rank's virtual ranks, where it has several
   Tensor own_;
   Tensor sum_;          // where finish_reduce() leaves the sum over ranks: own_, or the shard that is gathered to it
   bool begun_ = false;  // it holds a sum of this step

@@ -3,6 +3,7 @@
 #include "keel/dist/parallel/engine_keys.h"
 #include "keel/dist/parallel/rank_groups.h"
 #include "keel/dist/parallel/row_sums.h"
+#include "keel/dist/parallel/virtual_ranks.h"
 
 namespace keel {
 namespace {
@@ -38,6 +39,7 @@ void check_engine(std::span<const FlatBuffer> layout, const ShardedOptions& opti
   KEEL_CHECK(stage >= 0 && stage < static_cast<int>(std::size(kShardingStages)),
              "the stages of sharding are 0 to 3, got ", stage);
   check_groups(options, ranks);
+  check_virtual_ranks(options, optimizer.requirements(), ranks);
   KEEL_CHECK(
       !options.strategy || options.sharding.group > 0 || ranks == 1,
       "a strategy of communication is for groups of ranks; set sharding.group to the ranks of a group, 1 at least");

@@ -25,6 +25,7 @@ class PeakCounter {
   struct State {
     bool gradient = false;      // a whole one that comes and goes
     bool summed = false;        // there is a sum of an earlier pass
+    int added = 0;              // virtual ranks whose gradients this rank has added
     bool holds_before = false;  // what compression kept before this step is kept, too
     bool gathered = false;      // in this step
     std::int64_t coded = 0;     // bytes of codes of a gather that is under way
@@ -44,10 +45,15 @@ class PeakCounter {
         return count(gathered_, whole);
       case Kind::release: all_.add(-std::exchange(state.coded, 0)); return count(gathered_, -whole);
       case Kind::begin_reduce:
+        ++state.added;
+        if (!is_complete(unit)) return;
         if (!std::exchange(state.holds_before, true)) all_.add(split.reduction.state);
         return begin_stage(unit);
-      case Kind::continue_reduce: return begin_stage(unit);
+      case Kind::continue_reduce:
+        if (is_complete(unit)) begin_stage(unit);
+        return;
       case Kind::finish_reduce:
+        if (!is_complete(unit)) return hold_gradient(unit, false);
         while (state.stage < split.reduction.stages.size()) begin_stage(unit);
         all_.add(-std::exchange(state.held, 0));
         state.stage = 0;
@@ -58,6 +64,8 @@ class PeakCounter {
       case Kind::wait_gradient: return;
     }
   }
+  // Whether the rank has the sum of its virtual ranks, which goes to the others.
+  bool is_complete(std::size_t unit) const { return states_[unit].added >= units_[unit].virtual_ranks; }
   void begin_stage(std::size_t unit) {
     State& state = states_[unit];
     const std::vector<ReductionStage>& stages = units_[unit].reduction.stages;

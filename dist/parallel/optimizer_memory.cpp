@@ -55,7 +55,7 @@ void OptimizerMemory::make_sums(const Site& site) {
   for (const auto& unit : units_)
     if (unit->trainable())
       for (const Segment& segment : unit->layout().segments) shapes.push_back(segment.shape);
-  sums_.emplace(optimizer_, shapes, context_, site.context, site.ranks, site.sharers);
+  sums_.emplace(optimizer_, shapes, context_, site.context, site.ranks, site.sharers, site.virtual_ranks);
 }
 
 // Elements of a unit that this rank owns, as the optimizer sees them.
@@ -106,7 +106,7 @@ void OptimizerMemory::make_ranges(std::size_t unit, std::int64_t before, std::si
     const Span owned = units_[unit]->owned();
     const std::vector<Tensor> kept =
         one_by_one ? make_parameter_state(*units_[unit], segments[first], group) : std::vector<Tensor>{};
-    const auto add = [&](std::vector<ParameterRange>& to, const Span& among) {
+    const auto add = [&](std::vector<ParameterRange>& to, const Span& among, int number = 0) {
       const Span span{std::max(begin, among.begin), std::min(end, among.end)};
       if (span.begin >= span.end) return;
       to.push_back(range_of(unit, span.begin, span.end));
@@ -122,11 +122,12 @@ void OptimizerMemory::make_ranges(std::size_t unit, std::int64_t before, std::si
                                                  : kept[k].slice(0, from, from + kinds[k].count(span.count())));
       }
       if (!sums_) return;
-      to.back().measured = sums_->of_part(parameter + first);
+      to.back().measured = sums_->of_part(parameter + first, number);
       to.back().sums = sums_->of_whole(parameter + first);
     };
     add(ranges_, owned);
-    if (sums_) add(parts_, units_[unit]->shard());
+    for (int i = 0; sums_ && i < units_[unit]->split().virtual_ranks; ++i)
+      add(parts_, units_[unit]->virtual_shard(i), i);
   }
   unit_ranges_.push_back({first_range, static_cast<std::int64_t>(ranges_.size())});
   unit_parts_.push_back({first_part, static_cast<std::int64_t>(parts_.size())});

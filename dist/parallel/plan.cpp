@@ -9,6 +9,7 @@
 #include "keel/dist/parallel/rank_groups.h"
 #include "keel/dist/parallel/row_sums.h"
 #include "keel/dist/parallel/step_tuning.h"
+#include "keel/dist/parallel/virtual_ranks.h"
 
 namespace keel {
 namespace {
@@ -155,14 +156,13 @@ std::int64_t control_bytes(int ranks) { return ranks * static_cast<std::int64_t>
 
 std::string name_of_unit(const FlatBuffer& unit) { return unit.unit.empty() ? "the rest" : unit.unit; }
 
-int shard_ranks(const ShardedOptions& options, int ranks) { return place_of(options, ranks, 0).ranks; }
-
 RankPlace check_planned(std::span<const FlatBuffer> layout, const Optimizer& optimizer, const ShardedOptions& options,
                         int ranks, int rank) {
   KEEL_CHECK(ranks >= 1 && rank >= 0 && rank < ranks, "there is no rank ", rank, " of ", ranks);
   KEEL_CHECK(options.sharding.stage >= 0 && options.sharding.stage <= 3, "the stages of sharding are 0 to 3, got ",
              options.sharding.stage);
   check_groups(options, ranks);
+  check_virtual_ranks(options, optimizer.requirements(), ranks);
   check_gradients(layout, optimizer);
   for (const FlatBuffer& buffer : layout)
     KEEL_CHECK(!buffer.sparse, "memory and bytes of ", buffer.segments.front().name,
@@ -183,6 +183,7 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
   const std::int64_t state_bytes = state_width + (policy.master() ? wide : 0);
   const ShardingOptions& sharding = options.sharding;
   const std::int64_t reductions = sharding.reduces_each(options.micro_batches) ? options.micro_batches : 1;
+  const std::int64_t passes = options.micro_batches * place.virtual_ranks;
   const std::vector<UnitSplit> units = split_units(layout, options, place);
   const bool answers = only_answers(units);
   const std::string& last = layout[last_unit(layout)].unit;
@@ -200,13 +201,14 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
     plan.memory.parameter += kept * value_bytes;
     const bool stays = answers || !sharding.reshard_after_forward || layout[i].unit.empty() ||
                        (sharding.keep_last_unit && layout[i].unit == last);
-    plan_gathers(plan, unit, unit.shards_parameters ? options.micro_batches * (stays ? 1 : 2) : 1);
+    plan_gathers(plan, unit, unit.shards_parameters ? passes * (stays ? 1 : 2) : 1);
     if (!unit.shards_parameters) shared = std::max(shared, unit.trainable ? unit.gather_held() : 0);
     const std::int64_t mine = count_parameters(layout[i], unit.owned), numbers = saves ? mine : 0;
     plan.owned += mine;
     plan.memory.checkpoint += numbers * (unit.trainable && policy.master() ? wide : value_bytes);
     if (!unit.trainable) continue;
     plan.memory.gradient += unit.gradients_kept() * gradient_bytes;
+    plan.memory.partial_sums += unit.partial_sums() * static_cast<std::int64_t>(size_of(unit.wire));
     if (const std::int64_t kept = unit.reduction.state; kept > 0) {
       plan.memory.undelivered += kept;
       plan.memory.checkpoint += kept - 4 * (unit.whole - count_parameters(layout[i], {0, unit.whole}));
@@ -239,11 +241,11 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
                           : plan.traffic.reductions) += sender_on(each.axis, algorithm, place, rank).bytes(each);
   // Those who decide a step together.
   const int deciders = place.ranks * place.summed_groups();
+  const int told = deciders * place.virtual_ranks;
   const Sender decider(algorithm, deciders, rank % deciders);
-  plan.traffic.control = decider.elements(CollectiveKind::all_gather, control_bytes(deciders));
+  plan.traffic.control = decider.elements(CollectiveKind::all_gather, control_bytes(told));
   if (place.ranks > 1)
-    plan.traffic.control +=
-        decider.elements(CollectiveKind::all_gather, deciders * 8 * measured_sums(layout, optimizer));
+    plan.traffic.control += decider.elements(CollectiveKind::all_gather, told * 8 * measured_sums(layout, optimizer));
   if (optimizer.requirements().closure)  // the losses of all ranks
     plan.traffic.control += decider.elements(CollectiveKind::all_gather, deciders * 8);
   if (const SharedNumber* shared = optimizer.shared_number(); shared != nullptr && saves)
@@ -251,11 +253,11 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
   constexpr auto kNumber = static_cast<std::int64_t>(sizeof(float));
   plan.memory.parameter += kNumber * buffers.numbers;
   if (rank == 0) plan.memory.checkpoint += kNumber * buffers.numbers;
-  plan.traffic.control += decider.elements(CollectiveKind::all_gather,
-                                           deciders * kNumber * (buffers.moving_numbers + buffers.moving_buffers));
+  plan.traffic.control +=
+      decider.elements(CollectiveKind::all_gather, told * kNumber * (buffers.moving_numbers + buffers.moving_buffers));
   if (!place.sums_groups && place.groups > 1)
     plan_strategy(plan, units, *options.strategy(), place.groups, rank / place.ranks);
-  plan.memory.gradient += plan.memory.undelivered;
+  plan.memory.gradient += plan.memory.undelivered + plan.memory.partial_sums;
   if (ranks > 1) {
     ShardedOptions walked = options;
     if (!answers)

@@ -13,6 +13,9 @@
 // With several micro-batches stages 2 and 3 have all whole gradients, P, until the last one. Where gradients are
 // reduced after each backward pass they do not, and all stages send M (P - s) of gradients; stages 0 and 1 keep s more
 // of them, and stage 0 gathers their sums, P - s.
+// Of virtual ranks a rank has K = V / N: it has log2(K) P more of gradients, in fp32, in which gradients then travel,
+// and K M is read for M.
+//
 // Stage 3 gathers M (P - s) where whole parameters stay between forward and backward (the root, which the forward pass
 // never leaves, always), and is stage 2 for units that persist. Frozen units have no gradient and no optimizer state,
 // and are gathered in stage 3 alone; M (P - s) of each where all units of a model are frozen, as it only answers. Where
@@ -40,7 +43,8 @@ namespace keel {
 struct MemoryPlan {
   // Kept from step to step.
   std::int64_t parameter = 0, gradient = 0, optimizer = 0;
-  std::int64_t undelivered = 0;  // the part of `gradient` that compression keeps (keel/dist/parallel/compression.h)
+  std::int64_t undelivered = 0;   // the part of `gradient` that compression keeps (keel/dist/parallel/compression.h)
+  std::int64_t partial_sums = 0;  // the part that sums over the rank's virtual ranks take
   // Peaks of what is there for a while: whole parameters; whole gradients; and both, with the memory that reductions
   // write to, or the matrices of an optimizer (without what a transformation takes meanwhile). The last is the peak of
   // Purpose::bucket.
@@ -91,9 +95,6 @@ std::int64_t control_bytes(int ranks);
 
 // The path of a unit's module; "the rest" for what is in no unit of its own.
 std::string name_of_unit(const FlatBuffer& unit);
-
-// The number of ranks that a unit's shards are spread over; lay_out() takes it as `shards`.
-int shard_ranks(const ShardedOptions& options, int ranks);
 
 // Where a rank stands. Throws the Errors of plan_rank().
 RankPlace check_planned(std::span<const FlatBuffer> layout, const Optimizer& optimizer, const ShardedOptions& options,

@@ -13,7 +13,12 @@ RankPlace place_of(const ShardedOptions& options, int ranks, int rank) {
   return {.ranks = of_group,
           .rank = rank % of_group,
           .groups = ranks / of_group,
-          .subgroup = sharding.subgroup == 0 ? of_group : sharding.subgroup};
+          .subgroup = sharding.subgroup == 0 ? of_group : sharding.subgroup,
+          .virtual_ranks = sharding.of_each(ranks)};
+}
+
+int shard_ranks(const ShardedOptions& options, int ranks) {
+  return options.sharding.dealt_to(place_of(options, ranks, 0).ranks);
 }
 
 void check_groups(const ShardedOptions& options, int ranks) {

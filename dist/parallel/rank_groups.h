@@ -10,6 +10,9 @@
 
 namespace keel {
 
+// The number of equal parts that a unit is cut into; lay_out() takes it as `shards`. With virtual ranks these are their
+// shards, of which a rank has neighbouring ones.
+int shard_ranks(const ShardedOptions& options, int ranks);
 // Where rank `rank` of `ranks` stands. The options must fit the number of ranks.
 RankPlace place_of(const ShardedOptions& options, int ranks, int rank);
 // Throws an Error where groups or subgroups do not divide the ranks.

@@ -8,14 +8,15 @@
 namespace keel {
 
 RankSums::RankSums(std::int64_t count, const Context& context, const Context& collectives, Communicator& ranks,
-                   int sharers)
+                   int sharers, int virtual_ranks)
     : ranks_(ranks),
       context_(context),
       sharers_(sharers),
-      gathered_(zeros(collectives, {ranks.size(), count}, DType::f64, Purpose::workspace)),
+      virtual_ranks_(virtual_ranks),
+      gathered_(zeros(collectives, {ranks.size(), virtual_ranks, count}, DType::f64, Purpose::workspace)),
       mine_(context == collectives ? gathered_.select(0, ranks.rank())
-                                   : zeros(context, {count}, DType::f64, Purpose::workspace)),
-      all_(sharers > 1 ? zeros(context, {count}, DType::f64, Purpose::workspace) : mine_) {}
+                                   : zeros(context, {virtual_ranks, count}, DType::f64, Purpose::workspace)),
+      all_(sharers * virtual_ranks > 1 ? zeros(context, {count}, DType::f64, Purpose::workspace) : mine(0)) {}
 
 // What all ranks have put in, where the optimizer works.
 Tensor RankSums::gather() {
@@ -23,15 +24,16 @@ Tensor RankSums::gather() {
   const bool apart = context_ != gathered_.context();
   const Tensor own = gathered_.select(0, ranks_.rank());
   if (apart) kernels::copy_into(own, transfer(mine_, own.context(), Purpose::workspace));
-  ranks_.all_gather(own, gathered_.flatten()).wait();
+  ranks_.all_gather(own.flatten(), gathered_.flatten()).wait();
   return apart ? transfer(gathered_, context_, Purpose::workspace) : gathered_;
 }
 
 void RankSums::add(CombineOp op) {
-  if (sharers_ == 1 || mine_.numel() == 0) return;
+  if (sharers_ * virtual_ranks_ == 1 || mine_.numel() == 0) return;
   const Tensor all = gather();
   std::vector<Tensor> terms;
-  for (int rank = 0; rank < sharers_; ++rank) terms.push_back(all.select(0, rank));
+  for (int rank = 0; rank < sharers_; ++rank)
+    for (int number = 0; number < virtual_ranks_; ++number) terms.push_back(all.select(0, rank).select(0, number));
   kernels::combine({.terms = terms, .out = all_, .op = op});
 }
 

@@ -9,14 +9,15 @@ namespace keel {
 
 // Sums of `count` numbers of each rank. The caller works in `context`, and the collectives of `ranks` in `collectives`,
 // which may be another one. The first `sharers` ranks have all shards; the other ranks hold the same again, and are not
-// added.
+// added. Where a rank has several virtual ranks, each has numbers of its own, and they are added in their order.
 class RankSums {
  public:
-  RankSums(std::int64_t count, const Context& context, const Context& collectives, Communicator& ranks, int sharers);
+  RankSums(std::int64_t count, const Context& context, const Context& collectives, Communicator& ranks, int sharers,
+           int virtual_ranks = 1);
 
-  // Both f64 (count): this rank's numbers, which the caller writes, and the sums over ranks once add() was called. They
-  // are one tensor where nobody shares.
-  const Tensor& mine() const { return mine_; }
+  // Both f64 (count): the numbers of a virtual rank of this one, which the caller writes, and the sums over ranks once
+  // add() was called. They are one tensor where nobody shares.
+  Tensor mine(int number = 0) const { return mine_.select(0, number); }
   const Tensor& all() const { return all_; }
   // One all-gather. Every rank calls it.
   void add(CombineOp op = CombineOp::sum);
@@ -29,9 +30,10 @@ class RankSums {
 
   Communicator& ranks_;
   Context context_;
-  int sharers_;
-  Tensor gathered_;  // f64 (ranks, count), in the context of the collectives
-  Tensor mine_, all_;
+  int sharers_, virtual_ranks_;
+  Tensor gathered_;  // f64 (ranks, virtual ranks of each, count), in the context of the collectives
+  Tensor mine_;      // f64 (virtual ranks, count)
+  Tensor all_;
   double waited_ms_ = 0;
 };
 

@@ -27,8 +27,8 @@ ShardUnit::ShardUnit(FlatBuffer layout, const ShardedOptions& options, const Sit
   attach_parameters(buffer_);
 }
 
-Tensor ShardUnit::shard_gradient() const {
-  if (!buffer_.sparse) return counted(gradient_->own());
+Tensor ShardUnit::shard_gradient(int number) const {
+  if (!buffer_.sparse) return counted(gradient_->own(), virtual_shard(number));
   const Span rows = rows_of(buffer_, split_.shard);
   return gradient_->own_rows().between(rows.begin, rows.end).values().flatten();
 }
@@ -42,9 +42,9 @@ TensorPart ShardUnit::part(const Segment& segment, std::string name, const Tenso
   return {std::move(name), segment.shape, begin - segment.offset, owned.slice(0, begin - span.begin, end - span.begin)};
 }
 
-Tensor ShardUnit::counted(const Tensor& owned) const {
-  const std::int64_t end = std::clamp(buffer_.numel, split_.shard.begin, split_.shard.end);
-  return owned.slice(0, split_.shard.begin - split_.owned.begin, end - split_.owned.begin);
+Tensor ShardUnit::counted(const Tensor& owned, Span among) const {
+  const std::int64_t end = std::clamp(buffer_.numel, among.begin, among.end);
+  return owned.slice(0, among.begin - split_.owned.begin, end - split_.owned.begin);
 }
 
 void ShardUnit::count_rows(bool counts) const {

@@ -61,10 +61,12 @@ class ShardUnit {
   // The owned part of a parameter, in a tensor of the owned elements; without numbers where this rank owns none of it.
   TensorPart part(const Segment& segment, std::string name, const Tensor& owned) const;
   // The part of a tensor of the owned elements that this rank counts in norms and sums: its shard, without padding.
-  Tensor counted(const Tensor& owned) const;
-  // The gradient of this rank's shard, without padding, as the norm counts it; the values of own_rows() where it is
-  // kept as rows.
-  Tensor shard_gradient() const;
+  Tensor counted(const Tensor& owned) const { return counted(owned, split_.shard); }
+  // The shard of one of this rank's virtual ranks; shard() where it has but one.
+  Span virtual_shard(int number) const { return keel::part(split_.shard, split_.virtual_ranks, number); }
+  // The gradient of that shard, without padding, as the norm counts it; the values of own_rows() where it is kept as
+  // rows.
+  Tensor shard_gradient(int number = 0) const;
   // Whether the rows that are looked up from now on count as used.
   void count_rows(bool counts) const;
 
@@ -74,6 +76,8 @@ class ShardUnit {
   double codec_ms() const { return parameters_.codec_ms() + (gradient_ ? gradient_->codec_ms() : 0); }
 
  private:
+  Tensor counted(const Tensor& owned, Span among) const;
+
   FlatBuffer buffer_;  // values and gradient may be without memory
   UnitSplit split_;
   UnitParameters parameters_;

@@ -65,13 +65,14 @@ Sharded::Sharded(Module& model, const Context& context, std::unique_ptr<Communic
   Communicator& deciders = group_control_ ? *group_control_ : *control_;
   groups_.emplace(communicator_, place, options_);
   make_units(model);
-  buffer_updates_.emplace(model, context_, deciders);
+  buffer_updates_.emplace(model, context_, deciders, virtual_ranks());
+  weights_.assign(static_cast<std::size_t>(virtual_ranks()), 0);
   const int sharers = groups_->place().ranks;
   const DType dtype = options_.policy.parameter == DType::f64 ? DType::f64 : DType::f32;
-  decision_.emplace(context_, deciders, options_);
+  decision_.emplace(context_, deciders, virtual_ranks(), options_);
   memory_.emplace(units_, *optimizer_, options_.groups,
                   OptimizerMemory::Site{context_, offloads_, dtype, deciders, sharers, groups_->axes().shards,
-                                        kShardingStages[options_.sharding.stage].optimizer});
+                                        kShardingStages[options_.sharding.stage].optimizer, virtual_ranks()});
   if (optimizer_->requirements().closure) {
     dots_.emplace(1, memory_->context(), context_, *control_, sharers);
     losses_.emplace(1, memory_->context(), context_, *control_, size());
@@ -113,7 +114,7 @@ Sharded::~Sharded() {
 }
 
 void Sharded::make_units(Module& model) {
-  std::vector<FlatBuffer> layouts = lay_out(model, groups_->place().ranks, optimizer_->requirements().block);
+  std::vector<FlatBuffer> layouts = lay_out(model, shard_ranks(options_, size()), optimizer_->requirements().block);
   for (FlatBuffer& layout : layouts) {
     const int subject = (options_.first_subject + static_cast<int>(units_.size())) & 0xffff;
     units_.push_back(std::make_unique<ShardUnit>(std::move(layout), options_,

@@ -48,7 +48,7 @@ struct WeightedLoss {
 
 struct BackwardOptions {
   LossWeight weight = 1;  // finite, and at least 0
-  bool last = true;       // of the micro-batches of this step
+  bool last = true;       // of the micro-batches of this step, or of the virtual rank that computes
 };
 
 struct StepResult {
@@ -105,6 +105,9 @@ class Sharded {
   Sharded(const Sharded&) = delete;
   Sharded& operator=(const Sharded&) = delete;
 
+  // With several virtual ranks on a rank (ShardingOptions::virtual_ranks) it does for one after the other what a rank
+  // of its own would do: their micro-batches, the last of each with `last`.
+  //
   // Adds the gradient of `loss` to that of the step. Until step() gradients are sums over the weight, so that
   // micro-batches of different sizes weigh as they should. Gradients are summed over the ranks while backward goes on,
   // with the last micro-batch or with each (see ShardingOptions). A rank without weight takes part all the same; its
@@ -146,6 +149,8 @@ class Sharded {
   bool changes_buffers() const { return buffer_updates_->changes(); }
   int rank() const { return communicator_.rank(); }
   int size() const { return communicator_.size(); }
+  // The virtual ranks that this rank computes one after the other; 1 without.
+  int virtual_ranks() const { return groups_->place().virtual_ranks; }
   std::span<const std::unique_ptr<ShardUnit>> units() const { return units_; }
   // The units of each bucket in the order in which they are sent.
   const std::vector<std::vector<std::size_t>>& buckets() const { return schedule_.buckets(); }
@@ -240,6 +245,7 @@ class Sharded {
   void forward_begins(std::size_t module);
   void forward_ends(std::size_t module) noexcept;
   void touched(std::size_t unit);
+  void end_virtual_rank();
   void share_updates(std::size_t unit);
   void gradient_ready(std::size_t unit);
   void constant_passed(std::size_t unit, BackwardPass& pass);
@@ -252,6 +258,7 @@ class Sharded {
   void decide(StepArgs args);
   void forget_gradients();
   void clip_values();
+  void update_buffers();
   std::string parameter_at(std::int64_t element) const;
 
   Context context_;
@@ -282,6 +289,8 @@ class Sharded {
   std::uint64_t visit_ = 0;  // the id of the last backward pass in which the parameters were constants
   // State of the step under way.
   double weight_ = 0;
+  std::vector<double> weights_;   // by virtual rank
+  std::size_t virtual_rank_ = 0;  // of this rank: the one that computes
   bool last_seen_ = false;
   bool has_warned_ = false;  // of gradients that are added up in 16 bits
   Event held_;

@@ -53,7 +53,8 @@ void Sharded::count_backward(const BackwardOptions& options) {
              "the weight of a loss must be finite and at least 0, ", "got ", static_cast<double>(options.weight));
   KEEL_CHECK(!last_seen_, "a backward() came after the last one of the step; step() comes first");
   weight_ += options.weight;
-  last_seen_ = options.last;
+  weights_[virtual_rank_] += options.weight;
+  last_seen_ = options.last && virtual_rank_ + 1 == weights_.size();
 }
 
 void Sharded::backward(const Variable& loss, const BackwardOptions& options) {
@@ -70,7 +71,8 @@ void Sharded::backward(std::span<const WeightedLoss> terms, const BackwardOption
   const bool counts =
       std::any_of(terms.begin(), terms.end(), [](const WeightedLoss& term) { return term.factor != 0; });
   if (options_.compression.kind().feedback || strategy_) wait_until_released();  // what they keep changes now
-  if (!counts && size() == 1) return;
+  const bool is_alone = size() == 1 && virtual_ranks() == 1;
+  if (!counts && is_alone) return;
   for (const auto& unit : units_) unit->count_rows(counts);
 
   const bool scaled = scales_loss();
@@ -82,12 +84,20 @@ void Sharded::backward(std::span<const WeightedLoss> terms, const BackwardOption
     seeds.push_back(make_seed(term.value, term.factor, scaled));
     if (scaled) kernels::scale_by(seeds.back(), kernels::loss_scale_of(decision_->state()));
   }
-  const bool reduces = size() > 1 && (options.last || options_.sharding.reduces_each(options_.micro_batches));
-  perform(schedule_.pass_begins({UnitPass::Kind::backward, reduces, options.last}));
+  const bool reduces = !is_alone && (options.last || options_.sharding.reduces_each(options_.micro_batches));
+  perform(schedule_.pass_begins({UnitPass::Kind::backward, reduces, last_seen_}));
   warn_of_rounded_sums();
   keel::backward(losses, seeds, this);
   if (reduces && options_.sharding.strict) check_all_used();
   perform(schedule_.backward_ends());
+  if (options.last) end_virtual_rank();
+}
+
+// What it has observed, and the turn of the next.
+void Sharded::end_virtual_rank() {
+  if (virtual_ranks() == 1) return;
+  buffer_updates_->collect(static_cast<int>(virtual_rank_));
+  if (!last_seen_) ++virtual_rank_;
 }
 
 // The gradients of all uses of a unit are added up in 16 bits where its module did not say that there are several.

@@ -74,7 +74,7 @@ class Sharded::Evaluations final : public Objective {
     publish();
     first_.partial = {};
     engine_.decision_->write(first_);
-    engine_.buffer_updates_->apply(engine_.decision_->state());
+    engine_.update_buffers();
     engine_.zero_grad();
     return {engine_, engine_.decision_->state(), evaluations_};
   }

@@ -24,7 +24,7 @@ struct ShardedOptions {
   std::optional<DType> wire = {};  // of gradients between ranks; the parameters' dtype unless given
   Compression compression = {};    // of gradients between ranks
   std::uint64_t seed = 1;          // of the initial weights
-  std::int64_t micro_batches = 1;  // calls of backward() between two steps
+  std::int64_t micro_batches = 1;  // calls of backward() between two steps, of each virtual rank
   // Longest mean gradient, by its 2-norm, or largest element of it; 0: not clipped.
   double clip = 0;
   ClipBy clip_by = ClipBy::norm;
@@ -41,7 +41,12 @@ struct ShardedOptions {
   std::string name = {};  // of the model, where a run trains several: in messages and checkpoints
 
   // The dtype in which gradients travel.
-  DType wire_dtype() const { return compression.kind().wire.value_or(wire.value_or(policy.parameter)); }
+  DType wire_dtype() const {
+    if (sharding.virtual_ranks > 0) return partial_sum_dtype();
+    return compression.kind().wire.value_or(wire.value_or(policy.parameter));
+  }
+  // Of sums over some of the virtual ranks.
+  DType partial_sum_dtype() const { return policy.parameter == DType::f64 ? DType::f64 : DType::f32; }
 };
 
 }  // namespace keel

@@ -27,7 +27,7 @@ void Sharded::decide(StepArgs args) {
   const bool counts = groups_->is_first() || strategy_ != nullptr;
   if (strategy_)
     strategy_->before_step([this] { return scales_loss() ? static_cast<double>(state().loss_scale) : 1.0; });
-  decision_->decide(units_, weight_, counts, std::move(args));
+  decision_->decide(units_, weights_, counts, std::move(args));
 }
 
 PendingStep Sharded::step(StepArgs args) {
@@ -43,7 +43,7 @@ PendingStep Sharded::step(StepArgs args) {
       if (unit->trainable()) unit->parameters().adopt_weights();
   for (std::size_t unit = 0; unit < units_.size(); ++unit)
     if (units_[unit]->trainable()) share_updates(unit);
-  buffer_updates_->apply(decision_->state());
+  update_buffers();
   if (options_.compression.kind().feedback) {
     const bool taken = state().taken != 0;
     for (const auto& unit : units_)
@@ -65,6 +65,11 @@ void Sharded::use_tuned() {
   options_.sharding = tuning_->sharding();
   schedule_.resize(options_.sharding);
   communicator_.use_way(tuning_->algorithm());
+}
+
+void Sharded::update_buffers() {
+  if (virtual_ranks() == 1) buffer_updates_->collect(0);
+  buffer_updates_->apply(decision_->state());
 }
 
 // In place of a factor on the whole gradient: each element that the optimizer reads.
@@ -100,6 +105,8 @@ void Sharded::forget_gradients() {
   for (const auto& unit : units_) unit->zero_grad();
   memory_->forget_rows();
   weight_ = 0;
+  weights_.assign(weights_.size(), 0);
+  virtual_rank_ = 0;
   last_seen_ = false;
 }
 

@@ -69,10 +69,17 @@ struct ShardingOptions {
   // weights change. (ZeRO++: hpZ.)
   bool secondary = false;
   WeightCode weight_code = WeightCode::exact;
+  // Rows are dealt to so many virtual ranks, and a rank computes its consecutive ones in turn. Sums are taken along one
+  // balanced binary tree over all of them, so bits do not depend on the number of ranks. A power of two that the ranks
+  // divide; 0: each rank is its own.
+  int virtual_ranks = 0;
   bool offload_optimizer = false;  // masters and optimizer state lie in the processor's memory, and it updates
 
   bool operator==(const ShardingOptions&) const = default;
   bool tunes() const { return bucket == kAutomatic; }
+  // Of `ranks` ranks: the parts that a step's rows are dealt in, and the virtual ranks that each computes.
+  int dealt_to(int ranks) const { return virtual_ranks > 0 ? virtual_ranks : ranks; }
+  int of_each(int ranks) const { return dealt_to(ranks) / ranks; }
   // Whether a step of so many micro-batches sums gradients over the ranks after each of them.
   bool reduces_each(std::int64_t micro_batches) const {
     return accumulation == Accumulation::each_backward && micro_batches > 1;

@@ -76,6 +76,15 @@ constexpr OptionKey<ShardingOptions> kShardingKeys[] = {
      .same_numbers = false,
      .help = "What weights are gathered as, and computed with, under every strategy; int8, int4: blocks of 256 whole "
              "numbers with a scale. The optimizer keeps the exact ones. Published as qwZ."},
+    {.key = "virtual_ranks",
+     .member = &ShardingOptions::virtual_ranks,
+     .low = 0,
+     .high = 1048576,
+     .same_numbers = false,
+     .help =
+         "Bits that do not depend on the number of ranks: rows are dealt to so many virtual ranks, each rank computes "
+         "its share of them in turn, and gradients are summed in fp32 along one binary tree. A power of two, which "
+         "the ranks, another one, must divide; 0: off. Needs log2(virtual ranks of a rank) more fp32 gradients."},
     {.key = "strict",
      .member = &ShardingOptions::strict,
      .help = "A weight that the loss does not depend on is an error; false: its gradient is zero."},

@@ -2,38 +2,64 @@
 
 #include <utility>
 
+#include "keel/kernels/elementwise.h"
 #include "keel/runtime/stopwatch.h"
 
 namespace keel {
 
-StepDecision::StepDecision(const Context& context, Communicator& ranks, const ShardedOptions& options)
+StepDecision::StepDecision(const Context& context, Communicator& ranks, int virtual_ranks,
+                           const ShardedOptions& options)
     : ranks_(ranks),
       clip_(options.clip_by == ClipBy::norm ? options.clip : 0),
       scaling_(options.scaling),
       state_(kernels::make_step_state(context, {.loss_scale = static_cast<float>(options.loss_scale),
                                                 .hysteresis_left = static_cast<std::int32_t>(scaling_.hysteresis)})),
-      partials_(empty(context, {ranks.size() * static_cast<std::int64_t>(sizeof(StepPartial))}, DType::u8,
-                      Purpose::workspace)) {}
+      partials_(empty(context, {ranks.size() * virtual_ranks * static_cast<std::int64_t>(sizeof(StepPartial))},
+                      DType::u8, Purpose::workspace)) {
+  if (virtual_ranks == 1) return;
+  blank_ = kernels::make_step_state(context);
+  for (int i = 0; i < virtual_ranks; ++i) virtual_states_.push_back(kernels::make_step_state(context));
+}
 
-void StepDecision::decide(std::span<const std::unique_ptr<ShardUnit>> units, double weight, bool counts,
-                          StepArgs args) {
+void StepDecision::decide(std::span<const std::unique_ptr<ShardUnit>> units, std::span<const double> weights,
+                          bool counts, StepArgs args) {
+  const std::span<const Tensor> states = virtual_states_.empty() ? std::span(&state_, 1) : virtual_states_;
   std::int64_t before = 0;
   for (const auto& unit : units) {
     if (!unit->trainable()) continue;
-    if (ranks_.size() == 1) unit->gradient().begin_reduce(1);
-    if (counts) kernels::add_squares(unit->shard_gradient(), state_, before + unit->shard().begin);
+    if (ranks_.size() == 1 && states.size() == 1) unit->gradient().begin_reduce(1);
+    for (std::size_t i = 0; counts && i < states.size(); ++i) {
+      const int number = static_cast<int>(i);
+      kernels::add_squares(unit->shard_gradient(number), states[i], before + unit->virtual_shard(number).begin);
+    }
     before += unit->layout().numel;
   }
-  kernels::add_tokens(state_, weight);
+  for (std::size_t i = 0; i < states.size(); ++i) kernels::add_tokens(states[i], weights[i]);
   args.state = state_;
   args.clip = clip_;
   args.scaling = scaling_;
+  gather(args);
+  kernels::decide_step(args);
+}
+
+// What all virtual ranks know, if there are several.
+void StepDecision::gather(StepArgs& args) {
+  if (virtual_states_.empty() && ranks_.size() == 1) return;
+  Tensor mine = kernels::partial_of(state_);
+  if (!virtual_states_.empty()) {
+    const Span place = part({0, partials_.numel()}, ranks_.size(), ranks_.rank());
+    mine = partials_.slice(0, place.begin, place.end);
+    for (std::size_t i = 0; i < virtual_states_.size(); ++i) {
+      const Span row = part({0, mine.numel()}, static_cast<int>(virtual_states_.size()), static_cast<int>(i));
+      kernels::copy_into(mine.slice(0, row.begin, row.end), kernels::partial_of(virtual_states_[i]));
+      kernels::copy_into(virtual_states_[i], blank_);
+    }
+  }
   if (ranks_.size() > 1) {
     const Stopwatch watch(waited_ms_);
-    ranks_.all_gather(kernels::partial_of(state_), partials_).wait();
-    args.partials = partials_;
+    ranks_.all_gather(mine, partials_).wait();
   }
-  kernels::decide_step(args);
+  args.partials = partials_;
 }
 
 StepState StepDecision::read() const {

@@ -15,12 +15,14 @@ namespace keel {
 
 class StepDecision {
  public:
-  // `ranks`: all of them; it must outlive this.
-  StepDecision(const Context& context, Communicator& ranks, const ShardedOptions& options);
+  // `ranks`: all of them; it must outlive this. A rank has so many virtual ones.
+  StepDecision(const Context& context, Communicator& ranks, int virtual_ranks, const ShardedOptions& options);
 
-  // Decides the step of the gradients of these units, whose losses have this weight on this rank. `counts`: this rank's
-  // shards count; others may have the same. Every rank calls it; it waits for no device.
-  void decide(std::span<const std::unique_ptr<ShardUnit>> units, double weight, bool counts, StepArgs args);
+  // Decides the step of the gradients of these units, whose losses have these weights on this rank's virtual ranks.
+  // `counts`: this rank's shards count; others may have the same. Every rank calls it; it waits for no device. What
+  // virtual ranks know is added in their order, whoever computes them.
+  void decide(std::span<const std::unique_ptr<ShardUnit>> units, std::span<const double> weights, bool counts,
+              StepArgs args);
 
   // The state of keel/kernels/step_state.h.
   const Tensor& state() const { return state_; }
@@ -33,10 +35,15 @@ class StepDecision {
   double waited_ms() const { return waited_ms_; }
 
  private:
+  void gather(StepArgs& args);
+
   Communicator& ranks_;
   double clip_;
   LossScaling scaling_;
   Tensor state_, partials_;
+  // Where a rank has several virtual ones: states of which the partials alone are used, and what they begin with.
+  std::vector<Tensor> virtual_states_;
+  Tensor blank_;
   double waited_ms_ = 0;
 };
 

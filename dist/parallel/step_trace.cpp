@@ -76,6 +76,7 @@ class Tracer {
   struct Reduction {
     std::deque<PlannedCollective> left;
     std::size_t last = 0;
+    int added = 0;  // virtual ranks whose gradients this rank has added
   };
 
   void perform(UnitAction::Kind action, std::size_t unit) {
@@ -120,6 +121,7 @@ class Tracer {
   }
   void begin_reduce(std::size_t unit) {
     Reduction& reduction = reductions_[unit];
+    if (++reduction.added < units_[unit].virtual_ranks) return;
     for (const ReductionStage& stage : units_[unit].reduction.stages)
       if (stage.collective.count > 0) reduction.left.push_back(stage.collective);
     reduction.last = *last_compute_;

@@ -18,6 +18,7 @@ class SumStage : public RunningStage {
     const DType wire = site_.split.wire;
     Communicator& shards = site_.site.axes.shards;
     const int subject = site_.site.subject;
+    const CombineOp sum = site_.split.is_pairwise ? CombineOp::pairwise_sum : CombineOp::sum;
     if (kind_ == StageKind::gather_sums) {
       received_ = empty(site_.site.context, {site_.split.whole}, wire, Purpose::bucket);
       const Span shard = site_.split.shard;
@@ -36,11 +37,10 @@ class SumStage : public RunningStage {
         received_ = into.defined() && into.dtype() == wire && sent_.raw() == numbers.raw()
                         ? into
                         : empty(site_.site.context, {site_.split.shard.count()}, wire, Purpose::bucket);
-        return shards.reduce_scatter(sent_, received_, CombineOp::sum, subject);
+        return shards.reduce_scatter(sent_, received_, sum, subject);
       default:
         received_ = sent_;
-        return (kind_ == StageKind::sum_replicas ? *site_.site.axes.replicas : shards)
-            .all_reduce(sent_, CombineOp::sum, subject);
+        return (kind_ == StageKind::sum_replicas ? *site_.site.axes.replicas : shards).all_reduce(sent_, sum, subject);
     }
   }
   Tensor finish() override {

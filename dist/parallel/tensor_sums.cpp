@@ -3,7 +3,7 @@
 namespace keel {
 
 TensorSums::TensorSums(const Optimizer& optimizer, std::span<const Dims> shapes, const Context& context,
-                       const Context& collectives, Communicator& ranks, int sharers)
+                       const Context& collectives, Communicator& ranks, int sharers, int virtual_ranks)
     : optimizer_(optimizer) {
   for (int pass = 0; pass < optimizer.requirements().passes; ++pass) {
     std::int64_t count = 0;
@@ -13,17 +13,8 @@ TensorSums::TensorSums(const Optimizer& optimizer, std::span<const Dims> shapes,
       count += optimizer.sum_count(pass, shape);
       places_.back().push_back({begin, count});
     }
-    sums_.emplace_back(count, context, collectives, ranks, sharers);
+    sums_.emplace_back(count, context, collectives, ranks, sharers, virtual_ranks);
   }
-}
-
-std::vector<Tensor> TensorSums::cut(std::size_t parameter, const Tensor& (RankSums::*numbers)() const) const {
-  std::vector<Tensor> cuts;
-  for (std::size_t pass = 0; pass < sums_.size(); ++pass) {
-    const Span place = places_[pass][parameter];
-    cuts.push_back((sums_[pass].*numbers)().slice(0, place.begin, place.end));
-  }
-  return cuts;
 }
 
 void TensorSums::measure(std::span<const ParameterRange> parts, std::span<const ParameterRange> ranges,

@@ -13,18 +13,23 @@ namespace keel {
 
 // Whatever the stage, a rank measures its own shards alone, and the sums of all ranks are added in fp64 in the order of
 // ranks. So every rank goes on from the same numbers, and all stages from the same bits. A pass is one all-gather.
+// Where a rank has several virtual ranks, it measures the shard of each.
 class TensorSums {
  public:
   // `shapes` are those of all trainable parameters, the same on every rank. The optimizer works in `context`, and the
   // collectives of `ranks` in `collectives`, which may be another one. The first `sharers` ranks have all shards; the
   // other ranks hold the same again.
   TensorSums(const Optimizer& optimizer, std::span<const Dims> shapes, const Context& context,
-             const Context& collectives, Communicator& ranks, int sharers);
+             const Context& collectives, Communicator& ranks, int sharers, int virtual_ranks = 1);
 
-  // By pass, the sums that the optimizer measures over this rank's part of a parameter, and the sums over the whole
-  // parameter that all ranks then have. What is never measured is 0.
-  std::vector<Tensor> of_part(std::size_t parameter) const { return cut(parameter, &RankSums::mine); }
-  std::vector<Tensor> of_whole(std::size_t parameter) const { return cut(parameter, &RankSums::all); }
+  // By pass, the sums that the optimizer measures over the part of a parameter that a virtual rank of this one has, and
+  // the sums over the whole parameter that all ranks then have. What is never measured is 0.
+  std::vector<Tensor> of_part(std::size_t parameter, int number = 0) const {
+    return cut(parameter, [number](const RankSums& sums) { return sums.mine(number); });
+  }
+  std::vector<Tensor> of_whole(std::size_t parameter) const {
+    return cut(parameter, [](const RankSums& sums) { return sums.all(); });
+  }
 
   // Runs all passes. `parts` are the parts of this rank's shards, whose `measured` is of_part(); `ranges` are what the
   // rank updates.
@@ -34,7 +39,15 @@ class TensorSums {
   double waited_ms() const;
 
  private:
-  std::vector<Tensor> cut(std::size_t parameter, const Tensor& (RankSums::*numbers)() const) const;
+  template <class Numbers>
+  std::vector<Tensor> cut(std::size_t parameter, const Numbers& numbers) const {
+    std::vector<Tensor> cuts;
+    for (std::size_t pass = 0; pass < sums_.size(); ++pass) {
+      const Span place = places_[pass][parameter];
+      cuts.push_back(numbers(sums_[pass]).slice(0, place.begin, place.end));
+    }
+    return cuts;
+  }
 
   const Optimizer& optimizer_;
   std::vector<std::vector<Span>> places_;  // by pass and parameter

@@ -13,6 +13,8 @@ UnitSplit split_unit(const FlatBuffer& layout, const ShardedOptions& options, co
       .shards_gradients = several && stage.gradients,
       .ranks = place.ranks,
       .code = several ? options.sharding.weight_code : WeightCode::exact,
+      .virtual_ranks = place.virtual_ranks,
+      .is_pairwise = options.sharding.virtual_ranks > 0,
       .adds_sums = (several || place.summed_groups() > 1) && options.sharding.reduces_each(options.micro_batches),
       .whole = layout.padded,
       .shard = shard,

@@ -2,6 +2,7 @@
 // What one rank has of a unit: follows from the unit's layout and the options alone. The engine (shard_unit.h) makes
 // its memory by it, and plans (plan.h) count it.
 
+#include <bit>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -21,6 +22,8 @@ struct UnitSplit {
   int ranks = 1;                        // that its shards are spread over
   WeightCode code = WeightCode::exact;  // of the weights that are computed with
   int secondary = 0;                    // ranks of a subgroup, which has shards of its own; 0: there are none
+  int virtual_ranks = 1;                // whose gradients this rank adds before it sends them
+  bool is_pairwise = false;             // sums are taken along the tree of the virtual ranks
   bool adds_sums = false;  // sums over ranks of several passes, in a shard apart from the rank's own gradient
   std::int64_t whole = 0;  // with padding
   Span shard = {};         // of this rank
@@ -43,6 +46,10 @@ struct UnitSplit {
   // Elements of gradients that are kept from pass to pass.
   std::int64_t gradients_kept() const {
     return shards_gradients ? shard.count() : adds_sums ? whole + shard.count() : whole;
+  }
+  // Elements of the partial sums over virtual ranks, in the wire dtype (keel/dist/parallel/partial_sums.h).
+  std::int64_t partial_sums() const {
+    return std::bit_width(static_cast<unsigned>(virtual_ranks) - 1) * (trainable && !by_rows ? whole : 0);
   }
   // Of the whole gradient; 0 where there is no such memory.
   std::int64_t gradient_bytes() const {

@@ -92,6 +92,58 @@ void launch_combine(const Tensor& first, std::span<const Tensor> others, const T
          whole, combiner);
 }
 
+constexpr int kLevels = 7;  // of the tree over kTermsAtOnce terms
+
+// A binary counter: where its bits are set there are sums of 2^level terms.
+template <class C, class T, class O>
+__global__ void combine_pairwise_kernel(Terms terms, O* out, std::int64_t count) {
+  const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (i >= count) return;
+  C sums[kLevels];
+  const int all = terms.count + 1;
+  for (int t = 0; t < all; ++t) {
+    C carry = widen<C>(static_cast<const T*>(t == 0 ? terms.first : terms.others[t - 1])[i]);
+    bool is_placed = false;
+#pragma unroll
+    for (int level = 0; level < kLevels; ++level) {
+      if (is_placed) continue;
+      if ((t >> level & 1) != 0) {
+        carry = sums[level] + carry;
+      } else {
+        sums[level] = carry;
+        is_placed = true;
+      }
+    }
+  }
+  C sum = C();
+  bool is_first = true;
+#pragma unroll
+  for (int level = 0; level < kLevels; ++level) {
+    if ((all >> level & 1) == 0) continue;
+    sum = is_first ? sums[level] : sums[level] + sum;
+    is_first = false;
+  }
+  out[i] = narrow<O>(sum);
+}
+
+// What is beyond kTermsAtOnce is added by sums of so many, which are partial sums of the tree.
+template <class C, class T, class O>
+void combine_pairwise(std::span<const Tensor> terms, const Tensor& out) {
+  if (terms.size() > kTermsAtOnce) {
+    std::vector<Tensor> sums;
+    for (std::size_t at = 0; at < terms.size(); at += kTermsAtOnce) {
+      sums.push_back(empty(out.context(), out.shape(), dtype_of<C>(), Purpose::workspace));
+      combine_pairwise<C, T, C>(terms.subspan(at, std::min(kTermsAtOnce, terms.size() - at)), sums.back());
+    }
+    return combine_pairwise<C, C, O>(sums, out);
+  }
+  Terms few{terms[0].raw(), {}, static_cast<int>(terms.size()) - 1};
+  for (std::size_t t = 1; t < terms.size(); ++t) few.others[t - 1] = terms[t].raw();
+  const auto blocks = static_cast<unsigned>(ceil_div(out.numel(), std::int64_t{kThreads}));
+  launch("combine_pairwise", combine_pairwise_kernel<C, T, O>, {blocks, kThreads}, stream_of(out), few, out.data<O>(),
+         out.numel());
+}
+
 template <class C, class T, class O>
 void combine_in(const CombineArgs& args) {
   const Combiner middle{args.op, 1};
@@ -114,6 +166,7 @@ void combine_in(const CombineArgs& args) {
 template <class T, class O>
 void combine_as(const CombineArgs& args) {
   using C = std::conditional_t<std::is_arithmetic_v<T>, T, float>;
+  if (args.op == CombineOp::pairwise_sum) return combine_pairwise<C, T, O>(args.terms, args.out);
   if constexpr (std::is_integral_v<T> && !std::is_same_v<T, std::int64_t>) {
     if (args.op == CombineOp::mean) return combine_in<std::int64_t, T, O>(args);
   }

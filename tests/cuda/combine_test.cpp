@@ -25,8 +25,8 @@ TEST_P(CombineOnDevice, EqualsTheProcessorToTheBit) {
         }
         for (const DType result : narrow ? std::vector{dtype, DType::f32} : std::vector{dtype}) {
           const Tensor out = empty(device, {count}, result), reference = empty(host, {count}, result);
-          for (const CombineOp op :
-               {CombineOp::sum, CombineOp::maximum, CombineOp::minimum, CombineOp::product, CombineOp::mean}) {
+          for (const CombineOp op : {CombineOp::sum, CombineOp::maximum, CombineOp::minimum, CombineOp::product,
+                                     CombineOp::mean, CombineOp::pairwise_sum}) {
             kernels::combine({there, out, op});
             kernels::combine({here, reference, op});
             EXPECT_EQ(doubles(out), doubles(reference)) << name_of(op);

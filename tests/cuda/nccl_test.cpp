@@ -53,6 +53,7 @@ TEST_F(NcclCollectives, GiveTheBitsOfProcessorsForAnyRanksCountsAndTypes) {
                  for (const DType dtype : kAllTypes) {
                    for (const std::int64_t count : {0, 1, n - 1, n, n + 1, 101})
                      check_against_processors(own, count, dtype, CombineOp::sum);
+                   check_against_processors(own, 101, dtype, CombineOp::pairwise_sum);
                    check_against_processors(own, 11, dtype, CombineOp::maximum);
                    check_against_processors(own, 11, dtype, CombineOp::minimum);
                  }

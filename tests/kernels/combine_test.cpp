@@ -127,6 +127,42 @@ TEST(Combine, MayWriteOverOneOfItsTerms) {
   }
 }
 
+// The tree as its definition says: level by level, and what has no neighbour goes up.
+std::vector<float> tree_sum(std::vector<std::vector<float>> level) {
+  while (level.size() > 1) {
+    std::vector<std::vector<float>> above;
+    for (std::size_t t = 0; t < level.size(); t += 2) {
+      above.push_back(level[t]);
+      if (t + 1 == level.size()) continue;
+      for (std::size_t i = 0; i < level[t].size(); ++i) above.back()[i] += level[t + 1][i];
+    }
+    level = std::move(above);
+  }
+  return level.front();
+}
+
+TEST(Combine, AddsPairsAndThenPairsOfSums) {
+  const Context cpu = context();
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const std::size_t terms : {1, 2, 3, 4, 6, 7, 8, 64, 65, 70})
+      for (const std::int64_t count : {0, 1, 5'001}) {
+        SCOPED_TRACE(concat(dtype, ", ", terms, " terms of ", count));
+        const std::vector<Tensor> all = terms_of(cpu, terms, count, dtype);
+        std::vector<std::vector<float>> numbers;
+        for (const Tensor& each : all) {
+          const std::vector<double> values = doubles(each);
+          numbers.emplace_back(values.begin(), values.end());
+        }
+        const std::vector<float> sums = tree_sum(numbers);
+        const Tensor out = empty(cpu, {count});
+        kernels::combine({all, out, CombineOp::pairwise_sum});
+        EXPECT_EQ(doubles(out), std::vector<double>(sums.begin(), sums.end()));
+        kernels::combine({all, all.back(), CombineOp::pairwise_sum});
+        EXPECT_EQ(doubles(all.back()), doubles(tensor_of(cpu, {sums.begin(), sums.end()}, {count}, dtype)))
+            << "over one of its terms";
+      }
+}
+
 TEST(Combine, NanWinsInMaximumAndMinimum) {
   const Context cpu = context();
   const double nan = std::numeric_limits<double>::quiet_NaN();

@@ -53,6 +53,7 @@ const Algorithm kDirect = {"direct",
                            "by rank, in one sum that is rounded once",
                            "all-reduce: sends 2 f S in 2 steps of n - 1 messages",
                            true,
+                           false,
                            direct_all_reduce,
                            direct_reduce_scatter,
                            direct_all_gather};

@@ -58,6 +58,7 @@ const Algorithm kFlat = {"flat",
                          "by rank, in one sum that is rounded once",
                          "rank 0 receives and sends (n - 1) S",
                          true,
+                         false,
                          flat_all_reduce,
                          flat_reduce_scatter,
                          flat_all_gather};

@@ -103,6 +103,7 @@ const Algorithm kHalving = {"halving",
                             "by halves of the group, from the widest to pairs, rounded at each",
                             "all-reduce: about 2 f S in 2 log2(n) steps",
                             false,
+                            false,
                             halving_all_reduce,
                             halving_reduce_scatter,
                             halving_all_gather};

@@ -114,6 +114,7 @@ const Algorithm kHierarchical = {"hierarchical",
                                  "by rank inside a node, then by node, rounded after each",
                                  "between nodes: 2 (m - 1) S / n for m nodes, of each rank",
                                  false,
+                                 false,
                                  hierarchical_all_reduce,
                                  hierarchical_reduce_scatter,
                                  hierarchical_all_gather};

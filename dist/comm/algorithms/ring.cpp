@@ -55,6 +55,7 @@ const Algorithm kRing = {"ring",
                          "shard i from rank i + 1 once around to rank i, rounded at each",
                          "all-reduce: 2 f S in 2 (n - 1) steps",
                          false,
+                         false,
                          ring_all_reduce,
                          ring_reduce_scatter,
                          ring_all_gather};

@@ -72,6 +72,7 @@ const Algorithm kTree = {"tree",
                          "pairs, then pairs of pairs, rounded at each",
                          "all-reduce: S up and log2(n) S down in 2 log2(n) steps",
                          false,
+                         true,
                          tree_all_reduce,
                          tree_reduce_scatter,
                          tree_all_gather};

@@ -26,7 +26,8 @@ ncclRedOp_t op_of(CombineOp op) {
     case CombineOp::minimum: return ncclMin;
     case CombineOp::product: return ncclProd;
     case CombineOp::sum:
-    case CombineOp::mean: break;  // finish_mean() divides the sum
+    case CombineOp::pairwise_sum:  // which NCCL is not asked for
+    case CombineOp::mean: break;   // finish_mean() divides the sum
   }
   return ncclSum;
 }

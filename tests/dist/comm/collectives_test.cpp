@@ -21,8 +21,8 @@ using namespace keel::testing;
 using Numbers = std::vector<double>;
 
 constexpr DType kTypes[] = {DType::f32, DType::bf16, DType::f16, DType::f64, DType::i32, DType::i64, DType::u8};
-constexpr CombineOp kOps[] = {CombineOp::sum, CombineOp::maximum, CombineOp::minimum, CombineOp::product,
-                              CombineOp::mean};
+constexpr CombineOp kOps[] = {CombineOp::sum,     CombineOp::maximum, CombineOp::minimum,
+                              CombineOp::product, CombineOp::mean,    CombineOp::pairwise_sum};
 
 // One request as every rank makes it.
 struct Request {
@@ -239,7 +239,9 @@ TEST(EveryCollective, GivesItByEveryAlgorithm) {
                [&](Communicator& comm) {
                  for (const Law& law : kLaws)
                    for (const Counts& counts : cuts(n)) {
-                     const CombineOp ops[] = {CombineOp::sum, law.adds ? CombineOp::mean : CombineOp::sum};
+                     const CombineOp ops[] = {
+                         CombineOp::sum, law.adds ? CombineOp::mean : CombineOp::sum,
+                         law.adds && adds_pairwise(*algorithm) ? CombineOp::pairwise_sum : CombineOp::sum};
                      for (const CombineOp op : ops)
                        for (const DType dtype : {DType::f32, DType::bf16}) {
                          const Request q{n, counts, dtype, op, n - 1, false};

@@ -17,6 +17,7 @@
 #include "tests/dist/comm/ranks.h"
 #include "tests/dist/parallel/late_results.h"
 #include "tests/dist/parallel/rows_support.h"
+#include "tests/dist/parallel/virtual_support.h"
 
 namespace keel {
 namespace {
@@ -27,6 +28,7 @@ struct Disturbed {
   const char* name;
   // Trains on one rank, and returns what it has then.
   std::vector<double> (*train)(Communicator& ranks, int stage);
+  bool by_powers_of_two = false;  // of ranks alone
 };
 void PrintTo(const Disturbed& each, std::ostream* out) { *out << each.name; }  // NOLINT(readability-identifier-naming)
 
@@ -197,6 +199,11 @@ constexpr Disturbed kDisturbed[] = {
     {"OuterSteps", trained_by_outer_steps},
     {"FastComponents", trained_by_fast_components},
     {"TunedSizes", trained_while_sizes_are_tried},
+    {"VirtualRanks",
+     [](Communicator& ranks, int number) {
+       return trained_in_turn(ranks, make_adamw({}), of_virtual_ranks(number, 4, 2, DType::bf16), 2);
+     },
+     true},
     {"EachBackward",
      [](Communicator& ranks, int number) { return trained_in_micro_batches(ranks, each_backward(number)); }},
 };
@@ -208,7 +215,7 @@ enum class Density { all, some };
 std::vector<int> sizes_of(const Disturbed& each, Density density) {
   std::vector<int> sizes;
   for (const int n : {2, 3, 4})
-    if (has_ranks(n)) sizes.push_back(n);
+    if (has_ranks(n) && (!each.by_powers_of_two || n != 3)) sizes.push_back(n);
   if (density == Density::all || !has_processes() || sizes.size() < 2) return sizes;
   const auto kind =
       static_cast<std::size_t>(std::find_if(std::begin(kDisturbed), std::end(kDisturbed),
@@ -319,7 +326,10 @@ struct DisturbedSteps : ::testing::TestWithParam<Disturbed> {};
 INSTANTIATE_TEST_SUITE_P(Of, DisturbedSteps, ::testing::ValuesIn(kDisturbed), name_of_case);
 
 TEST_P(DisturbedSteps, GiveTheSameBitsHoweverLateRanksCome) { expect_same_bits(GetParam(), Density::some); }
-TEST_P(DisturbedSteps, ReadNoResultBeforeTheyHaveWaitedForIt) { expect_no_result_before_it_was_waited_for(GetParam()); }
+TEST_P(DisturbedSteps, ReadNoResultBeforeTheyHaveWaitedForIt) {
+  if (sizes_of(GetParam(), Density::some).empty()) GTEST_SKIP() << "it is for 2 or 4 ranks";
+  expect_no_result_before_it_was_waited_for(GetParam());
+}
 TEST_P(DisturbedSteps, EndOnEveryRankWithTheReasonWhereOneFailsBeforeACollective) {
   expect_end_of_all(GetParam(), Density::some);
 }

@@ -297,9 +297,9 @@ void expect_as_planned(const std::string& what, const Case& c, int ranks, const 
     const auto counted = [&](Purpose purpose) { return static_cast<std::int64_t>(context.memory()[purpose].current); };
     const std::int64_t kept[] = {counted(Purpose::parameter), counted(Purpose::gradient), counted(Purpose::optimizer)};
     const auto step = [&] {
-      for (int micro = 0; micro < options.micro_batches; ++micro) {
+      for (int micro = 0; micro < options.micro_batches * engine.virtual_ranks(); ++micro) {
         const Tensor x = uniform_tensor(context, {3, kWidth}, 5, options.policy.parameter);
-        engine.backward(c.loss(*model, x), {.last = micro + 1 == options.micro_batches});
+        engine.backward(c.loss(*model, x), {.last = (micro + 1) % options.micro_batches == 0});
       }
       engine.step(1e-3);
       for (const auto& unit : engine.units()) unit->parameters().wait_gathered();
@@ -344,6 +344,38 @@ TEST(Plan, IsWhatTheEngineCountsInEveryStageRankCountAndOption) {
                               {.settings = AdamSettings{.decoupled = true}});
           }
     }
+}
+
+TEST(Plan, CountsWhatVirtualRanksNeedAndSend) {
+  for (const int virtual_ranks : {4, 8})
+    for (const int ranks : {1, 2, 4})
+      for (const int number : {0, 1, 2, 3})
+        for (const int micro_batches : {1, 2})
+          for (const DType dtype : {DType::f32, DType::bf16}) {
+            ShardedOptions options = stage(number);
+            options.policy = PrecisionPolicy::of(dtype);
+            options.micro_batches = micro_batches;
+            options.sharding.virtual_ranks = virtual_ranks;
+            const bool measures = micro_batches == 1 && virtual_ranks == 8;
+            for (const Case& c : cases())
+              expect_as_planned(concat(c.name, ", ", virtual_ranks, " virtual ranks in ", dtype), c, ranks, options,
+                                {.settings = measures ? UpdateSettings(LambSettings{})
+                                                      : UpdateSettings(AdamSettings{.decoupled = true})});
+          }
+  // Of each K = 4 a rank keeps log2(4) further gradients, in fp32, in which gradients then travel.
+  UnitNet net;
+  ShardedOptions options = stage(1), plain = in_bf16(1);
+  options = plain;
+  options.sharding.virtual_ranks = 8;
+  const std::vector<FlatBuffer> layout = lay_out(net, 8);
+  std::int64_t padded = 0;
+  for (const FlatBuffer& unit : layout) padded += unit.padded;
+  const RankPlan with = plan_rank(layout, *make_adamw(), options, 2, 0),
+                 without = plan_rank(layout, *make_adamw(), plain, 2, 0);
+  EXPECT_EQ(with.memory.partial_sums, 2 * padded * 4);
+  EXPECT_EQ(with.memory.gradient, without.memory.gradient + with.memory.partial_sums);
+  EXPECT_EQ(with.traffic.reductions, 2 * without.traffic.reductions);
+  EXPECT_EQ(with.traffic.gathers, without.traffic.gathers);
 }
 
 TEST(Plan, KnowsTheStateOfEveryOptimizer) {

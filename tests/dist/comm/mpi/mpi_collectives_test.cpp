@@ -122,6 +122,7 @@ TEST(MpiCollectives, GiveWhatKeelsOwnGiveForAnyCountAndType) {
           }
         }
         if (dtype == DType::bf16 || dtype == DType::f16) continue;
+        EXPECT_THROW(library.all_reduce(given(), CombineOp::pairwise_sum), Error);
         for (const CombineOp op :
              {CombineOp::sum, CombineOp::maximum, CombineOp::minimum, CombineOp::product, CombineOp::mean}) {
           if (op == CombineOp::mean && !is_floating(dtype)) {
