@@ -24,7 +24,7 @@ struct CommArguments {
   std::string device = "cpu";
   bool through_host = false;
   int ranks_per_node = 0;
-  NetworkArguments network;
+  LinkArguments network;
   std::string late, corrupt;
   std::string json, csv, plot;
   int ranks = 1;

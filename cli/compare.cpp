@@ -35,6 +35,7 @@ Examples:
   keel compare c.yaml -N 2 --buckets 1M,4M,16M,64M --tuned tuned.yaml
   keel compare c.yaml -N 2 --compression none,bf16,int8,topk:0.01,powersgd:4
   keel compare c.yaml -N 2 --delay 200 --bandwidth 100M         as if on a slower network
+  keel compare c.yaml -N 4 sharding.group=2 --outer-delay 50000 --outer-bandwidth 10M    two sites of two ranks
   keel compare c.yaml -N 3 --threads                            ranks as threads of one process, without MPI
   keel compare c.yaml -N 4 --variant "diloco: outer.type=diloco outer.every=16" --seeds 1,2,3 --steps 400 \
       --until-loss 2.5 --curves diloco                          loss against bytes and seconds
@@ -164,10 +165,10 @@ void compare_losses(Communicator& ranks, const CompareArguments& arguments) {
   CurveFile file{.ranks = ranks.size()};
   together(ranks, [&] {
     wishes = wanted_curves(arguments, ranks);
-    file.link = link_of(arguments.network);
+    file.network = network_of(arguments.network, configuration_of(arguments, ranks).sharding.group);
   });
   Complaints complaints;
-  file.curves = train_curves(wishes, arguments.options.steps, file.link, complaints, ranks);
+  file.curves = train_curves(wishes, arguments.options.steps, file.network, complaints, ranks);
   together(ranks, [&] {
     if (ranks.rank() != 0) return;
     const std::vector<MeanCurve> means = mean_curves(file.curves);
@@ -185,7 +186,7 @@ int compare_steps(Communicator& ranks, const CompareArguments& arguments) {
   together(ranks, [&] {
     config = configuration_of(arguments, ranks);
     variants = wanted_variants(config, arguments.axes);
-    options.link = link_of(arguments.network);
+    options.network = network_of(arguments.network, config.sharding.group);
   });
   Complaints complaints;
   const auto runs = compare(variants, options, complaints, ranks);
@@ -217,7 +218,7 @@ Command compare_command() {
   const auto arguments = std::make_shared<CompareArguments>();
   CompareAxes& axes = arguments->axes;
   CompareOptions& options = arguments->options;
-  return {
+  Command command = {
       .name = "compare",
       .help = "Train in several ways, and compare them.",
       .positionals = {configuration(&arguments->config), overrides(&arguments->overrides)},
@@ -241,8 +242,6 @@ Command compare_command() {
             "Write losses with their bytes and seconds into this folder: curves.json and pictures."},
            {"--steps", "N", {&options.steps, 2, std::int64_t{1} << 40}, "Steps of each training."},
            {"--repeats", "N", {&options.repeats, 1, 1000}, "Trainings of each."},
-           delay_option(&arguments->network),
-           bandwidth_option(&arguments->network),
            {"--tuned", "C.yaml", &arguments->tuned, "Write the configuration with the shortest steps to this file."},
            deepspeed_file(&arguments->beside),
            accelerate_file(&arguments->beside),
@@ -250,6 +249,11 @@ Command compare_command() {
            columns_option(&arguments->columns)},
       .footer = kCompareFooter,
       .run = [arguments](const Call& call) { return run(call, *arguments); }};
+  const auto before = std::find_if(command.options.begin(), command.options.end(),
+                                   [](const Option& option) { return option.names == "--tuned"; });
+  const std::vector<Option> network = network_options(&arguments->network);
+  command.options.insert(before, network.begin(), network.end());
+  return command;
 }
 
 }  // namespace keel::cli

@@ -118,7 +118,7 @@ std::vector<Panel> loss_panels(std::span<const MeanCurve> curves, CurveAxis axis
 std::string curves_title(const CurveFile& file, std::int64_t rows) {
   std::set<std::uint64_t> seeds;
   for (const LossCurve& curve : file.curves) seeds.insert(curve.seed);
-  const std::string network = describe(file.link);
+  const std::string network = describe(file.network);
   return fmt::format("{} steps of {} rows by {} rank{}, {} seed{}{}{}", file.curves.front().points.size(), rows,
                      file.ranks, file.ranks == 1 ? "" : "s", seeds.size(), seeds.size() == 1 ? "" : "s",
                      network.empty() ? "" : "; ", network);

@@ -85,7 +85,7 @@ std::string differences_text(const std::vector<ComparedRun>& runs, int width) {
 
 bool print_tables(const std::vector<ComparedRun>& runs, const Config& config, int ranks, const CompareOptions& options,
                   int width) {
-  const std::string network = describe(options.link);
+  const std::string network = describe(options.network);
   std::cout << fmt::format("{} steps of {} rows by {} rank{}, {} time{}{}{}\n\n", options.steps, config.batch.global,
                            ranks, ranks == 1 ? "" : "s", options.repeats, options.repeats == 1 ? "" : "s",
                            network.empty() ? "" : "; ", network);

@@ -105,10 +105,10 @@ std::string thread_warning(const Config& config, const TrainArguments& arguments
                      processors == 1 ? "" : "s");
 }
 
-TrainResult train_on(Communicator& given, const Config& config, const Link& link, const TrainArguments& arguments,
+TrainResult train_on(Communicator& given, const Config& config, const Network& network, const TrainArguments& arguments,
                      const SignalScope& signals, const Callbacks& callbacks) {
   std::unique_ptr<Communicator> slow;
-  if (link.is_slow() && given.size() > 1) slow = given.regroup({.link = link});
+  if (network.is_slow() && given.size() > 1) slow = given.regroup({.network = network});
   Communicator& group = slow ? *slow : given;
   if (group.rank() != 0) {
     SilentObserver silent(signals);
@@ -117,7 +117,7 @@ TrainResult train_on(Communicator& given, const Config& config, const Link& link
   Console console(signals);
   if (const std::string warning = thread_warning(config, arguments); !warning.empty())
     console.on_message(LogLevel::warning, warning);
-  if (slow) console.on_message(LogLevel::warning, concat("as on a slower network: ", describe(link)));
+  if (slow) console.on_message(LogLevel::warning, concat("as on a slower network: ", describe(network)));
   return train(config, console, group, callbacks);
 }
 
@@ -136,17 +136,17 @@ int number_of_stop(Communicator& group, const SignalScope& signals) {
 
 int run_rank(Communicator& group, const TrainArguments& arguments, const SignalScope& signals, RankLogs& logs) {
   Config config;
-  Link link;
+  Network network;
   Callbacks callbacks;
   together(group, [&] {
-    link = link_of(arguments.network);
     FilesBeside beside = arguments.beside;
     beside.ranks = group.size();
     config = read_configuration(arguments.config, arguments.overrides, group.rank() == 0, beside);
+    network = network_of(arguments.network, config.sharding.group);
     callbacks = program_callbacks(config);
   });
   logs.set_run(config.run);
-  const TrainResult result = train_on(group, config, link, arguments, signals, callbacks);
+  const TrainResult result = train_on(group, config, network, arguments, signals, callbacks);
   const bool was_stopped = result.end == TrainEnd::stopped;
   const int number = was_stopped ? number_of_stop(group, signals) : 0;
   if (group.rank() == 0) {
@@ -180,23 +180,25 @@ int run(const TrainArguments& arguments) {
 
 Command train_command() {
   const auto arguments = std::make_shared<TrainArguments>();
-  return {.name = "train",
-          .help = "Train a model as a YAML file describes it.",
-          .positionals = {configuration(&arguments->config), overrides(&arguments->overrides)},
-          .options = {{"--thread-ranks",
-                       "N",
-                       {&arguments->thread_ranks, 1, 1024},
-                       "Train on that many ranks, as threads of this process; `keel launch` starts ranks that are "
-                       "processes."},
-                      delay_option(&arguments->network),
-                      bandwidth_option(&arguments->network),
-                      deepspeed_file(&arguments->beside),
-                      accelerate_file(&arguments->beside),
-                      {"--print-config", "", &arguments->print_config, "Print the resolved configuration and end."},
-                      {"--help-config", "", Value::shown([] { return config_help(*program_keys()); }),
-                       "List all keys of a configuration and end."}},
-          .footer = kTrainFooter,
-          .run = [arguments](const Call&) { return run(*arguments); }};
+  Command command = {
+      .name = "train",
+      .help = "Train a model as a YAML file describes it.",
+      .positionals = {configuration(&arguments->config), overrides(&arguments->overrides)},
+      .options = {{"--thread-ranks",
+                   "N",
+                   {&arguments->thread_ranks, 1, 1024},
+                   "Train on that many ranks, as threads of this process; `keel launch` starts ranks that are "
+                   "processes."},
+                  deepspeed_file(&arguments->beside),
+                  accelerate_file(&arguments->beside),
+                  {"--print-config", "", &arguments->print_config, "Print the resolved configuration and end."},
+                  {"--help-config", "", Value::shown([] { return config_help(*program_keys()); }),
+                   "List all keys of a configuration and end."}},
+      .footer = kTrainFooter,
+      .run = [arguments](const Call&) { return run(*arguments); }};
+  const std::vector<Option> network = network_options(&arguments->network);
+  command.options.insert(command.options.begin() + 1, network.begin(), network.end());
+  return command;
 }
 
 }  // namespace keel::cli

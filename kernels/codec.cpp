@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "keel/kernels/checks.h"
+#include "keel/kernels/codec_formulas.h"
 #include "keel/kernels/table.h"
 #include "keel/runtime/random.h"
 
@@ -32,12 +33,15 @@ void check(const char* op, const CodecArgs& args) {
 }  // namespace
 
 std::int64_t Codec::kept(std::int64_t count) const {
+  if (number > 0) return std::min(count, number);
   KEEL_CHECK(fraction > 0 && fraction <= 1, "top_k keeps a fraction in (0, 1], got ", fraction);
   return std::min(count, static_cast<std::int64_t>(std::ceil(fraction * static_cast<double>(count))));
 }
 
 std::int64_t Codec::bytes(std::int64_t count) const {
-  if (kind == Kind::top_k) return 8 * kept(count);
+  if (kind == Kind::top_k) return codec::kKeptBytes * kept(count);
+  if (kind == Kind::top_k_2bit)
+    return count == 0 ? 0 : codec::kLevelBytes + (kept(count) * codec::entry_width(count) + 7) / 8;
   const std::int64_t scales = 4 * ((count + kBlock - 1) / kBlock);
   if (kind == Kind::int8) return scales + count;
   return scales + count / kBlock * (kBlock / 2) + std::min(count % kBlock, kBlock / 2);

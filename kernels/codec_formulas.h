@@ -73,6 +73,84 @@ struct Kept {
 };
 inline constexpr std::int64_t kKeptBytes = sizeof(Kept);
 
+// top_k_2bit sends the sign of each number that is kept, and whether its size is above the mean of their sizes: the
+// larger and the smaller ones arrive as the means of these two classes. What is added up are integers, the sizes as
+// multiples of 2^-30 of the largest, so that the order makes no difference.
+struct SizeClasses {
+  std::uint32_t largest = 0;  // bits of the largest size
+  std::int64_t kept = 0;
+  std::uint64_t sum = 0;         // of all sizes
+  std::uint64_t larger_sum = 0;  // of those above the mean
+  std::int64_t larger = 0;       // how many these are
+};
+inline constexpr double kSizeUnits = 1 << 30;
+KEEL_HD inline std::uint64_t size_units(float x, std::uint32_t largest) {
+  if (largest == 0 || largest >= kInfinity) return 0;
+  const auto size = static_cast<double>(std::bit_cast<float>(size_bits(x)));
+  return static_cast<std::uint64_t>(size / static_cast<double>(std::bit_cast<float>(largest)) * kSizeUnits + 0.5);
+}
+KEEL_HD inline bool is_larger(float x, const SizeClasses& classes) {
+  return size_units(x, classes.largest) * static_cast<std::uint64_t>(classes.kept) > classes.sum;
+}
+
+struct Levels {
+  float smaller, larger;
+};
+inline constexpr std::int64_t kLevelBytes = sizeof(Levels);
+// The mean of so many sizes with this sum.
+KEEL_HD inline float level_of(std::uint64_t sum, std::int64_t count, std::uint32_t largest) {
+  if (largest >= kInfinity) return std::numeric_limits<float>::quiet_NaN();
+  if (count == 0) return 0;
+  return static_cast<float>(static_cast<double>(sum) / static_cast<double>(count) / kSizeUnits *
+                            static_cast<double>(std::bit_cast<float>(largest)));
+}
+KEEL_HD inline Levels levels_of(const SizeClasses& classes) {
+  return {level_of(classes.sum - classes.larger_sum, classes.kept - classes.larger, classes.largest),
+          level_of(classes.larger_sum, classes.larger, classes.largest)};
+}
+
+// Behind the levels lie entries of `width` bits, from the lowest bit of the first byte on: the place among `count`
+// numbers, then a bit for the class and one for the sign.
+KEEL_HD constexpr int place_bits(std::int64_t count) {
+  return static_cast<int>(std::bit_width(static_cast<std::uint64_t>(count - 1)));
+}
+KEEL_HD constexpr int entry_width(std::int64_t count) { return place_bits(count) + 2; }
+struct Entry {
+  std::uint64_t bits = 0;
+  int place_bits = 0;
+
+  KEEL_HD Entry(std::uint64_t packed, int width) : bits(packed), place_bits(width - 2) {}
+  KEEL_HD Entry(const Kept& kept, const SizeClasses& classes, int width) : place_bits(width - 2) {
+    const std::uint64_t larger = is_larger(kept.number, classes) ? 1 : 0, negative = kept.number < 0 ? 2 : 0;
+    bits = kept.place | (larger | negative) << place_bits;
+  }
+  KEEL_HD std::int64_t place() const {
+    return static_cast<std::int64_t>(bits & ((std::uint64_t{1} << place_bits) - 1));
+  }
+  KEEL_HD float number(const Levels& levels) const {
+    const float size = (bits >> place_bits & 1) != 0 ? levels.larger : levels.smaller;
+    return (bits >> place_bits & 2) != 0 ? -size : size;
+  }
+};
+// A byte of `entries` entries; entry(i) is one of them.
+template <class F>
+KEEL_HD std::byte packed_byte(std::int64_t byte, int width, std::int64_t entries, const F& entry) {
+  const std::int64_t from = 8 * byte, last = (from + 7) / width;
+  std::uint64_t bits = 0;
+  for (std::int64_t i = from / width; i <= last && i < entries; ++i) {
+    const std::int64_t shift = i * width - from;
+    bits |= shift >= 0 ? entry(i).bits << shift : entry(i).bits >> -shift;
+  }
+  return static_cast<std::byte>(bits & 0xff);
+}
+KEEL_HD inline Entry packed_entry(const std::byte* entries, int width, std::int64_t i) {
+  const std::int64_t from = i * width;
+  std::uint64_t bits = 0;
+  for (std::int64_t byte = (from + width - 1) / 8; byte >= from / 8; --byte)
+    bits = bits << 8 | static_cast<std::uint64_t>(entries[byte]);
+  return {bits >> (from % 8) & ((std::uint64_t{1} << width) - 1), width};
+}
+
 // The factor that normalises a column. `before` is its norm at the start, `norm` its norm after its projections on the
 // earlier columns were subtracted. Where a column of fp32 numbers depends on the earlier ones, rounding leaves at most
 // 1e-6 of it: such a column gets the factor 0. Where a norm is not finite the factor is 0 or NaN, so that elements that

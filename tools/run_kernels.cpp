@@ -180,11 +180,17 @@ class Operations {
   }
 
   void add_codecs() {
-    for (const Codec& codec : {Codec{}, Codec{.kind = Codec::Kind::top_k, .fraction = 0.1}}) {
-      const std::string suffix = codec.kind == Codec::Kind::int8 ? " as int8" : " of the largest";
-      const auto payload = [=, this] { return zeros_of({2, codec.bytes(300)}, DType::u8); };
-      add("encode" + suffix, [=, this] { kernels::encode({numbers({2, 300}), payload(), codec}); });
-      add("decode_add" + suffix, [=, this] { kernels::decode_add({numbers({2, 300}), payload(), codec}); });
+    for (const auto& [codec, suffix] :
+         {std::pair<Codec, std::string>{{}, " as int8"},
+          {{.kind = Codec::Kind::top_k, .fraction = 0.1}, " of the largest"},
+          {{.kind = Codec::Kind::top_k_2bit, .fraction = 0.1}, " of the largest in two bits"}}) {
+      const auto payload = [this, codec = codec] { return zeros_of({2, codec.bytes(300)}, DType::u8); };
+      add("encode" + suffix, [this, payload, codec = codec] {
+        kernels::encode({numbers({2, 300}), payload(), codec});
+      });
+      add("decode_add" + suffix, [this, payload, codec = codec] {
+        kernels::decode_add({numbers({2, 300}), payload(), codec});
+      });
     }
     add("orthonormalise", [this] { kernels::orthonormalise(numbers({40, 3})); });
     add("fill_empty_rows", [this] { kernels::fill_empty_rows(zeros_of({3, 40}), 1, "a name"); });

@@ -141,7 +141,7 @@ std::vector<ComparedRun> compare(std::span<const Variant> variants, const Compar
                                  TrainObserver& observer, Communicator& given) {
   together(given, [&] { KEEL_CHECK(options.steps >= 2, "a comparison needs 2 steps at least, not ", options.steps); });
   if (variants.empty()) return {};
-  const ComparedRanks ranks(given, options.link, variants.front().config);
+  const ComparedRanks ranks(given, options.network, variants.front().config);
   const LogSink log = [&](LogLevel level, std::string_view message) { observer.on_message(level, message); };
   std::vector<std::vector<Training>> trainings(variants.size());
   for (std::int64_t repeat = 0; repeat < options.repeats; ++repeat)

@@ -16,7 +16,7 @@ namespace keel {
 struct CompareOptions {
   std::int64_t steps = 60;   // of each training, 2 at least
   std::int64_t repeats = 5;  // trainings of each variant
-  Link link = {};            // a slower network than there is
+  Network network = {};      // a slower network than there is
 };
 
 // Times are of the first rank, of steps after a training's first.

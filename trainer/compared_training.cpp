@@ -10,8 +10,8 @@
 
 namespace keel {
 
-ComparedRanks::ComparedRanks(Communicator& given, const Link& link, const Config& config) : ranks_(&given) {
-  if (link.is_slow() && given.size() > 1) ranks_ = (slow_ = given.regroup({.link = link})).get();
+ComparedRanks::ComparedRanks(Communicator& given, const Network& network, const Config& config) : ranks_(&given) {
+  if (network.is_slow() && given.size() > 1) ranks_ = (slow_ = given.regroup({.network = network})).get();
   background_ = make_background(config, *ranks_);
   if (background_) ranks_ = background_.get();
 }

@@ -15,11 +15,11 @@
 
 namespace keel {
 
-// The ranks that compared trainings use: the given ones, on a slower link and with a thread for communication where
+// The ranks that compared trainings use: the given ones, on a slower network and with a thread for communication where
 // there is to be one. Collective.
 class ComparedRanks {
  public:
-  ComparedRanks(Communicator& given, const Link& link, const Config& config);
+  ComparedRanks(Communicator& given, const Network& network, const Config& config);
   Communicator& operator*() const { return *ranks_; }
 
  private:

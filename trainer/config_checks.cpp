@@ -132,7 +132,7 @@ void ConfigResolver::check_compression() {
   require(
       !kind.wire || !config_.sharding.wire, {kKey, "sharding.wire"},
       concat(kind.name, " says in which numbers gradients travel, and so does sharding.wire; remove one of the two"));
-  const bool is_coded = kind.feedback || config_.gradient_compression.has_codec();
+  const bool is_coded = kind.feedback || kind.codec;
   require(!is_coded || config_.sharding.group == 0, {kKey, "sharding.group"},
           concat(kind.name,
                  " is not offered with groups of ranks: their sums are summed again, and nobody would keep "

@@ -49,6 +49,11 @@ LossCurve read_curve(const Json& json) {
   return curve;
 }
 
+Link read_link(const Json& json, std::string_view prefix) {
+  return {.delay = std::chrono::microseconds(json.at(concat(prefix, "delay_us")).integer()),
+          .bandwidth = json.at(concat(prefix, "bandwidth")).number()};
+}
+
 }  // namespace
 
 std::string to_json(const CurveFile& file) {
@@ -57,8 +62,11 @@ std::string to_json(const CurveFile& file) {
   const Json json = {{"kind", kKind},
                      {"version", kVersion},
                      {"ranks", file.ranks},
-                     {"delay_us", std::int64_t{file.link.delay.count()}},
-                     {"bandwidth", file.link.bandwidth},
+                     {"delay_us", std::int64_t{file.network.link.delay.count()}},
+                     {"bandwidth", file.network.link.bandwidth},
+                     {"group", file.network.group},
+                     {"outer_delay_us", std::int64_t{file.network.outer.delay.count()}},
+                     {"outer_bandwidth", file.network.outer.bandwidth},
                      {"curves", std::move(curves)}};
   return json.dump() + '\n';
 }
@@ -69,9 +77,11 @@ CurveFile parse_curve_file(std::string_view text) {
   KEEL_CHECK(kind != nullptr && kind->is_string() && kind->string() == kKind, "this is no file of loss curves");
   const std::int64_t version = json.at("version").integer();
   KEEL_CHECK(version == kVersion, "this file of loss curves has version ", version, ", and not ", kVersion);
-  CurveFile file{.ranks = static_cast<int>(json.at("ranks").integer()),
-                 .link = {.delay = std::chrono::microseconds(json.at("delay_us").integer()),
-                          .bandwidth = json.at("bandwidth").number()}};
+  CurveFile file{.ranks = static_cast<int>(json.at("ranks").integer()), .network = {.link = read_link(json, "")}};
+  if (json.find("group") != nullptr) {
+    file.network.group = static_cast<int>(json.at("group").integer());
+    file.network.outer = read_link(json, "outer_");
+  }
   for (const Json& curve : json.at("curves").items()) file.curves.push_back(read_curve(curve));
   return file;
 }

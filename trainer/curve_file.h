@@ -13,7 +13,7 @@ namespace keel {
 
 struct CurveFile {
   int ranks = 1;
-  Link link = {};  // the network that they were trained on, if slower than what there is
+  Network network = {};  // the network that they were trained on, if slower than what there is
   std::vector<LossCurve> curves = {};
 };
 

@@ -58,11 +58,11 @@ std::vector<LossPoint> trace_loss(ComparedTraining& training, std::int64_t steps
 
 }  // namespace
 
-std::vector<LossCurve> train_curves(std::span<const CurveWish> wishes, std::int64_t steps, const Link& link,
+std::vector<LossCurve> train_curves(std::span<const CurveWish> wishes, std::int64_t steps, const Network& network,
                                     TrainObserver& observer, Communicator& given) {
   together(given, [&] { KEEL_CHECK(steps >= 1, "a curve needs a step at least, not ", steps); });
   if (wishes.empty()) return {};
-  const ComparedRanks ranks(given, link, wishes.front().config);
+  const ComparedRanks ranks(given, network, wishes.front().config);
   const LogSink log = [&](LogLevel level, std::string_view message) { observer.on_message(level, message); };
   std::vector<LossCurve> curves;
   for (const CurveWish& wish : wishes) {

@@ -42,7 +42,7 @@ struct CurveWish {
 // files. The losses are those of train() with the same configuration. A point waits for the weights that its step
 // gathers, so that its bytes are exact; its seconds are therefore without the overlap of that gathering with the next
 // step. Every rank calls it; the first one's curves have its bytes and seconds. Errors: see train().
-std::vector<LossCurve> train_curves(std::span<const CurveWish> wishes, std::int64_t steps, const Link& link,
+std::vector<LossCurve> train_curves(std::span<const CurveWish> wishes, std::int64_t steps, const Network& network,
                                     TrainObserver& observer, Communicator& ranks);
 
 }  // namespace keel

@@ -4,6 +4,7 @@
 
 #include "keel/dist/parallel/fast_components.h"
 #include "keel/dist/parallel/outer_steps.h"
+#include "keel/dist/parallel/sparse_outer_steps.h"
 
 namespace keel {
 namespace {
@@ -15,10 +16,10 @@ KeyRow every(std::string_view standard) {
           .help = "Steps of a group between two outer steps.",
           .low = 1};
 }
-KeyRow rate() {
+KeyRow rate(std::string_view standard) {
   return {.key = "outer.rate",
           .type = KeyType::number,
-          .standard = "0.7",
+          .standard = standard,
           .help = "Learning rate of outer steps.",
           .low = 0,
           .low_open = true};
@@ -52,17 +53,18 @@ std::span<const StrategyEntry> keel_strategies() {
        .summary =
            "how far the weights have come, in the mean, is the gradient of a step of SGD with Nesterov's momentum "
            "(Douillard et al. 2023)",
-       .rows = {every("50"), rate(), momentum()},
+       .rows = {every("50"), rate("0.7"), momentum()},
        .make = [](const Settings& s) { return make_outer_steps(diloco_of(s)); }},
       {.name = "streaming_diloco",
        .summary = "the same for a part of the blocks at a time, while training goes on (Douillard et al. 2025)",
        .rows = {every("50"),
-                rate(),
+                rate("0.7"),
                 momentum(),
                 {.key = "outer.fragments",
                  .type = KeyType::integer,
                  .standard = "4",
-                 .help = "Parts that the blocks are dealt to in turn; each has an outer step every outer.every steps, "
+                 .help = "Parts of about equal size that the blocks are dealt to; each has an outer step every "
+                         "outer.every steps, "
                          "spread over them.",
                  .low = 1},
                 {.key = "outer.delay",
@@ -84,6 +86,44 @@ std::span<const StrategyEntry> keel_strategies() {
              options.delay = s.integer("outer.delay");
              options.blend = s.number("outer.blend");
              return make_outer_steps(options);
+           }},
+      {.name = "sparse_loco",
+       .summary = "the largest of how far the weights have come and of what was not sent before, in two bits each "
+                  "(SparseLoCo: Sarfi et al. 2025)",
+       .rows = {every("30"),
+                rate("1"),
+                {.key = "outer.decay",
+                 .type = KeyType::number,
+                 .standard = "0.95",
+                 .help = "What is kept, from one outer step to the next, of what a group has not sent.",
+                 .low = 0,
+                 .high = 1},
+                {.key = "outer.chunk",
+                 .type = KeyType::integer,
+                 .standard = "4096",
+                 .help = "Neighbouring numbers of which the largest are sent.",
+                 .low = 1,
+                 .high = 1 << 20},
+                {.key = "outer.keep",
+                 .type = KeyType::integer,
+                 .standard = "64",
+                 .help = "Numbers of a chunk that are sent.",
+                 .low = 1,
+                 .high = 1 << 20},
+                {.key = "outer.bits",
+                 .type = KeyType::choice,
+                 .standard = "2",
+                 .help = "Bits of a number that is sent, beside those of its place. 2: its sign, and whether it is one "
+                         "of the larger ones of its chunk. 32: the number.",
+                 .choices = "2|32"}},
+       .make =
+           [](const Settings& s) {
+             return make_sparse_outer_steps({.every = s.integer("outer.every"),
+                                             .rate = s.number("outer.rate"),
+                                             .decay = s.number("outer.decay"),
+                                             .chunk = s.integer("outer.chunk"),
+                                             .keep = s.integer("outer.keep"),
+                                             .bits = s.text("outer.bits") == "2" ? 2 : 32});
            }},
       {.name = "demo",
        .summary =

@@ -41,6 +41,8 @@ void add_codecs(const Options& options) {
   // apart, so decoding moves more than it must.
   const double fraction = 0.01;
   add_codec(options, "top_k", {.kind = Codec::Kind::top_k, .fraction = fraction}, 4 + 12 * fraction, 16 * fraction);
+  add_codec(options, "top_k_2bit", {.kind = Codec::Kind::top_k_2bit, .fraction = fraction}, 4 + 8 * fraction,
+            12 * fraction);
 }
 
 }  // namespace keel::bench

@@ -15,4 +15,14 @@ struct Link {
   bool is_slow() const { return delay.count() > 0 || bandwidth > 0; }
 };
 
+// The links of a rank: those to ranks of its group, `group` neighbours by rank, and those to all others, which are
+// another way out of it.
+struct Network {
+  Link link = {};
+  Link outer = {};
+  int group = 0;  // 0: all ranks are one
+  bool is_slow() const { return link.is_slow() || (group > 0 && outer.is_slow()); }
+  bool is_outer(int from, int to) const { return group > 0 && from / group != to / group; }
+};
+
 }  // namespace keel

@@ -13,7 +13,7 @@ struct Regroup {
   std::string algorithm = "direct";  // of keel/dist/comm/algorithms.h
   bool shared_memory = true;
   std::vector<int> nodes = {};  // of each rank; empty: as it is
-  Link link = {};               // slower than what there is
+  Network network = {};         // slower than what there is
 };
 
 }  // namespace keel

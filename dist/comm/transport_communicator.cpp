@@ -150,7 +150,7 @@ class TransportCommunicator : public Communicator {
     options.shared_memory = wish.shared_memory;
     if (!wish.nodes.empty()) options.nodes = wish.nodes;
     std::unique_ptr<Transport> transport = group_->transport->split(0, rank());
-    if (wish.link.is_slow()) transport = make_slow_transport(std::move(transport), wish.link);
+    if (wish.network.is_slow()) transport = make_slow_transport(std::move(transport), wish.network);
     return std::make_unique<TransportCommunicator>(std::move(transport), options, group_->progress, group_->names);
   }
 

@@ -50,7 +50,7 @@ std::unique_ptr<Communicator> enter(const Contestant& contestant, const Fabric& 
     made = fabric.ranks.regroup({.algorithm = std::string(contestant.algorithm),
                                  .shared_memory = contestant.shared_memory,
                                  .nodes = fabric.nodes,
-                                 .link = fabric.link});
+                                 .network = {.link = fabric.link}});
   } else if (fabric.link.is_slow()) {
     why_not = "a slower network is made of keel's own messages";
   } else {

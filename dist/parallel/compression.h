@@ -17,21 +17,23 @@ struct CompressionKind {
   std::string_view name;
   std::optional<DType> wire;  // what numbers are sent as, where that is all
   bool feedback;
+  bool codec;  // whether it sends bytes that a codec makes
   std::string_view meaning;
 };
 inline constexpr CompressionKind kCompressions[] = {
-    {"none", std::nullopt, false, "as sharding.wire says"},
-    {"bf16", DType::bf16, false, "rounded to bf16"},
-    {"fp16", DType::f16, false, "rounded to fp16"},
-    {"int8", std::nullopt, true, "a byte each, and a scale for 256 of them; what rounding leaves out is sent later"},
-    {"int4", std::nullopt, true,
+    {"none", std::nullopt, false, false, "as sharding.wire says"},
+    {"bf16", DType::bf16, false, false, "rounded to bf16"},
+    {"fp16", DType::f16, false, false, "rounded to fp16"},
+    {"int8", std::nullopt, true, true,
+     "a byte each, and a scale for 256 of them; what rounding leaves out is sent later"},
+    {"int4", std::nullopt, true, true,
      "half a byte each, and a scale for 256 of them; what rounding leaves out is sent later"},
-    {"qgz", std::nullopt, false,
+    {"qgz", std::nullopt, false, true,
      "as codes of gradient_compression.bits to the ranks of a sharding.subgroup, and their sums likewise to the other "
      "ones, "
      "or at once where there are no subgroups; nothing is kept (Wang et al. 2023, ZeRO++)"},
-    {"topk", std::nullopt, true, "the largest fraction of the numbers; the rest is added to the next gradient"},
-    {"powersgd", std::nullopt, true,
+    {"topk", std::nullopt, true, true, "the largest fraction of the numbers; the rest is added to the next gradient"},
+    {"powersgd", std::nullopt, true, false,
      "products of two narrow matrices, of gradient_compression.rank columns (Vogels et al. 2019); the rest is sent "
      "later"},
 };
@@ -52,8 +54,6 @@ struct Compression {
   std::int64_t rank = 4;   // power_sgd: columns
   enum class Bits : unsigned char { four, eight };
   Bits bits = Bits::four;  // qgz: of a number
-  // Whether it sends bytes that a codec makes.
-  bool has_codec() const { return type != Type::power_sgd && type > Type::fp16; }
   const CompressionKind& kind() const { return kCompressions[static_cast<std::size_t>(type)]; }
   bool operator==(const Compression&) const = default;
 };

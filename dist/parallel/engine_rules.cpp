@@ -46,7 +46,7 @@ void check_engine(std::span<const FlatBuffer> layout, const ShardedOptions& opti
   KEEL_CHECK(!options.strategy || options.sharding.group < ranks || ranks == 1,
              "one group of all ranks has no other one to tell anything; set sharding.group to fewer than the ", ranks,
              " ranks");
-  if (options.compression.has_codec() || options.compression.kind().feedback) {
+  if (options.compression.kind().codec || options.compression.kind().feedback) {
     KEEL_CHECK(place_of(options, ranks, 0).groups == 1, "gradient compression ", options.compression.kind().name,
                " is not offered with groups of ranks: their sums are summed again, and nobody would keep what that "
                "leaves out");

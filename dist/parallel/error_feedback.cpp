@@ -6,8 +6,8 @@
 
 namespace keel {
 
-ErrorFeedback::ErrorFeedback(const Context& context, std::int64_t count)
-    : states_{zeros(context, {count}, DType::f32, Purpose::gradient)} {}
+ErrorFeedback::ErrorFeedback(const Context& context, std::int64_t count, Purpose purpose)
+    : states_{zeros(context, {count}, DType::f32, purpose)} {}
 
 const Tensor& ErrorFeedback::add(const Tensor& gradient, double scale, double decay) {
   scale_ = scale;

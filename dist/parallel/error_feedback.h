@@ -16,8 +16,8 @@ namespace keel {
 
 class ErrorFeedback {
  public:
-  // For a gradient of so many numbers.
-  ErrorFeedback(const Context& context, std::int64_t count);
+  // For a gradient of so many numbers. `purpose`: what the memory of the residual counts as.
+  ErrorFeedback(const Context& context, std::int64_t count, Purpose purpose = Purpose::gradient);
 
   // `decay` of the residual and the gradient, each `scale` times the true one, added up. Whoever sends them leaves
   // there what is not sent.

@@ -6,8 +6,8 @@
 #include <optional>
 #include <utility>
 
+#include "keel/dist/parallel/chunk_payloads.h"
 #include "keel/dist/parallel/error_feedback.h"
-#include "keel/kernels/codec.h"
 #include "keel/kernels/elementwise.h"
 #include "keel/kernels/matmul.h"
 
@@ -29,9 +29,7 @@ std::vector<float> cosines(std::int64_t n) {
 class FastComponents : public CommunicationStrategy {
  public:
   explicit FastComponents(const FastComponentsOptions& options)
-      : options_(options),
-        codec_{.kind = Codec::Kind::top_k,
-               .fraction = static_cast<double>(options.keep) / static_cast<double>(options.chunk)} {
+      : options_(options), chunks_{options.chunk}, codec_{.kind = Codec::Kind::top_k, .number = options.keep} {
     KEEL_CHECK(options.chunk >= 1 && options.chunk <= 4096, "a chunk has 1 to 4096 numbers, got ", options.chunk);
     KEEL_CHECK(options.keep >= 1 && options.keep <= options.chunk, "1 to ", options.chunk,
                " components of a chunk are sent, got ", options.keep);
@@ -44,7 +42,8 @@ class FastComponents : public CommunicationStrategy {
 
   void begin(const StrategySite& site) override {
     site_.emplace(site);
-    for (const StrategyUnit& unit : site.units) momenta_.emplace_back(unit.gradient.context(), unit.gradient.numel());
+    for (const StrategyUnit& unit : site.units)
+      momenta_.emplace_back(unit.gradient.context(), unit.gradient.numel(), Purpose::optimizer);
     basis_ = from_values(site.context, cosines(options_.chunk), {options_.chunk, options_.chunk}, Purpose::workspace);
   }
 
@@ -72,58 +71,34 @@ class FastComponents : public CommunicationStrategy {
 
   StrategyCost cost(std::span<const StrategyNumbers> units, int groups, int) const override {
     StrategyCost cost;
-    for (const auto& [count, shards] : units) {
-      cost.state += 4 * count;
-      cost.sent += (groups - 1) * shards * chunks_of(count / shards) * codec_.bytes(options_.chunk);
+    for (const StrategyNumbers& unit : units) {
+      cost.state += 4 * unit.count;
+      cost.sent += ChunkPayloads::bytes_sent(chunks_, codec_, unit, groups);
     }
     return cost;
   }
 
  private:
-  std::int64_t chunks_of(std::int64_t count) const { return (count + options_.chunk - 1) / options_.chunk; }
-
-  // The numbers of each shard in whole chunks, filled up with zeros: f32 (chunks, chunk).
-  Tensor in_chunks(const Tensor& numbers, int shards) const {
-    const std::int64_t part = numbers.numel() / shards, filled = chunks_of(part) * options_.chunk;
-    const Tensor chunks = zeros(numbers.context(), {shards, filled}, DType::f32, Purpose::bucket);
-    kernels::copy_into(chunks.slice(1, 0, part), numbers.view({shards, part}));
-    return chunks.view({shards * chunks_of(part), options_.chunk});
-  }
-  // The numbers whose components these are, of the shape of `numbers`.
-  Tensor numbers_of(const Tensor& components, const Tensor& numbers, int shards) const {
-    const std::int64_t part = numbers.numel() / shards;
+  // The numbers whose components these are.
+  Tensor numbers_of(const Tensor& components, const StrategyUnit& unit) const {
     const Tensor chunks = kernels::matmul(components, basis_, {.same_bits = true});
-    return kernels::contiguous(chunks.view({shards, chunks_of(part) * options_.chunk}).slice(1, 0, part)).flatten();
+    return chunks_.join(chunks, unit.gradient.numel(), unit.shards);
   }
 
   void exchange(const StrategyUnit& unit, ErrorFeedback& kept, double scale) const {
     const Tensor& momentum = kept.add(unit.gradient, scale, options_.decay);
-    const Context& context = momentum.context();
     const Tensor components =
-        kernels::matmul(in_chunks(momentum, unit.shards), basis_.transpose(0, 1), {.same_bits = true});
-    const std::int64_t chunks = components.dim(0), bytes = codec_.bytes(options_.chunk), groups = site_->outer.size();
-    const Tensor payload = empty(context, {chunks, bytes}, DType::u8, Purpose::bucket);
-    kernels::encode({components, payload, codec_});
-    const Tensor all = empty(context, {groups * chunks * bytes}, DType::u8, Purpose::bucket);
-    const Work gathering = site_->outer.all_gather(payload.flatten(), all);
-
-    const Tensor sum = zeros(context, components.shape(), DType::f32, Purpose::bucket);
-    kernels::decode_add({sum, payload, codec_});
-    const Tensor sent = numbers_of(sum, momentum, unit.shards);
+        kernels::matmul(chunks_.split(momentum, unit.shards), basis_.transpose(0, 1), {.same_bits = true});
+    const ChunkPayloads payloads(site_->outer, components, codec_);
+    const Tensor sent = numbers_of(payloads.sent(), unit);
     kernels::scale(sent, -1);
     kernels::accumulate(momentum, sent);
     kept.settle();
-
-    gathering.wait();
-    kernels::fill(sum, 0);
-    for (std::int64_t g = 0; g < groups; ++g)
-      kernels::decode_add(
-          {sum, all.slice(0, g * chunks * bytes, (g + 1) * chunks * bytes).view({chunks, bytes}), codec_});
-    kernels::scale(sum, 1.0 / static_cast<double>(groups));
-    kernels::copy_into(unit.gradient, numbers_of(sum, momentum, unit.shards));
+    kernels::copy_into(unit.gradient, numbers_of(payloads.mean(), unit));
   }
 
   FastComponentsOptions options_;
+  ShardChunks chunks_;
   Codec codec_;
   std::optional<StrategySite> site_;
   std::vector<ErrorFeedback> momenta_;

@@ -1,7 +1,8 @@
 #include "keel/dist/parallel/matrix_deal.h"
 
 #include <algorithm>
-#include <numeric>
+
+#include "keel/dist/parallel/deal_by_cost.h"
 
 namespace keel {
 namespace {
@@ -9,18 +10,6 @@ namespace {
 // Of products: about proportional to the time of a transformation.
 std::int64_t cost_of(const DealtMatrix& matrix) {
   return matrix.rows * matrix.columns * std::min(matrix.rows, matrix.columns);
-}
-
-void deal_by_cost(std::vector<DealtMatrix>& matrices, int ranks) {
-  std::vector<std::size_t> order(matrices.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::ranges::stable_sort(order, std::ranges::greater(), [&](std::size_t i) { return cost_of(matrices[i]); });
-  std::vector<std::int64_t> load(static_cast<std::size_t>(ranks), 0);
-  for (const std::size_t i : order) {
-    const auto least = std::ranges::min_element(load);
-    matrices[i].owner = static_cast<int>(least - load.begin());
-    *least += cost_of(matrices[i]);
-  }
 }
 
 }  // namespace
@@ -51,7 +40,10 @@ MatrixDeal::MatrixDeal(std::span<const FlatBuffer* const> layout, const Optimize
       }
     }
   }
-  deal_by_cost(matrices_, ranks);
+  std::vector<std::int64_t> costs;
+  for (const DealtMatrix& matrix : matrices_) costs.push_back(cost_of(matrix));
+  const std::vector<int> owners = deal_by_cost(costs, ranks);
+  for (std::size_t i = 0; i < matrices_.size(); ++i) matrices_[i].owner = owners[i];
 }
 
 Span MatrixDeal::piece(const DealtMatrix& matrix, int rank) const {

@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "keel/dist/parallel/deal_by_cost.h"
 #include "keel/kernels/elementwise.h"
 
 namespace keel {
@@ -48,6 +49,9 @@ class OuterSteps : public CommunicationStrategy {
 
   void begin(const StrategySite& site) override {
     site_.emplace(site);
+    std::vector<std::int64_t> sizes;
+    for (const StrategyUnit& unit : site.units) sizes.push_back(unit.weights.numel());
+    fragments_ = deal_by_cost(sizes, static_cast<int>(options_.fragments));
     for (const StrategyUnit& unit : site.units) {
       Unit& own = units_.emplace_back();
       own.anchor = kept_copy(unit.weights);
@@ -117,8 +121,7 @@ class OuterSteps : public CommunicationStrategy {
   static void wait(Unit& own) { std::exchange(own.sum, {}).wait(); }
   // Whether the outer step of the unit's fragment begins after so many steps.
   bool is_due(std::size_t unit, std::int64_t steps) const {
-    const auto fragment = static_cast<std::int64_t>(unit) % options_.fragments;
-    return steps > 0 && (steps + fragment * options_.every / options_.fragments) % options_.every == 0;
+    return steps > 0 && (steps + fragments_[unit] * options_.every / options_.fragments) % options_.every == 0;
   }
 
   void send(std::size_t unit) {
@@ -175,6 +178,7 @@ class OuterSteps : public CommunicationStrategy {
   OuterStepOptions options_;
   std::optional<StrategySite> site_;
   std::vector<Unit> units_;
+  std::vector<int> fragments_;  // by unit
   std::int64_t steps_ = 0;
 };
 

@@ -18,8 +18,8 @@ struct OuterStepOptions {
   double rate = 1;
   double momentum = 0;
   bool nesterov = false;
-  // The units are dealt to so many fragments in turn, each of which has an outer step of its own every H steps, evenly
-  // spread over them.
+  // The units are dealt to so many fragments of about equal size (deal_by_cost()), each of which has an outer step of
+  // its own every H steps, evenly spread over them.
   std::int64_t fragments = 1;
   std::int64_t delay = 0;  // steps of a group from sending a fragment to using what has come; less than every
   double blend = 1;        // what of the new weights is used: blend of w0, and 1 - blend of the group's own

@@ -85,7 +85,7 @@ ReductionPlan plan_reduction(const FlatBuffer& layout, const UnitSplit& split, c
     plan = plan_factors(layout, compression.rank);
   } else if (several && compression.type == Compression::Type::qgz && place.has_subgroups()) {
     plan = plan_two_levels(split, codec_of(compression), place);
-  } else if (several && compression.has_codec()) {
+  } else if (several && compression.kind().codec) {
     plan = plan_payloads(split, codec_of(compression), place.ranks, compression.kind().feedback);
   } else if (several || place.summed_groups() > 1) {
     plan = plan_sums(split);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <vector>
 
 #include "keel/kernels/codec_formulas.h"
@@ -156,6 +157,60 @@ void add_top_k(const CodecArgs& args) {
   });
 }
 
+SizeClasses classes_of(const std::vector<Kept>& kept) {
+  SizeClasses classes{.kept = static_cast<std::int64_t>(kept.size())};
+  for (const Kept& each : kept) classes.largest = std::max(classes.largest, size_bits(each.number));
+  for (const Kept& each : kept) classes.sum += size_units(each.number, classes.largest);
+  for (const Kept& each : kept)
+    if (is_larger(each.number, classes)) {
+      classes.larger_sum += size_units(each.number, classes.largest);
+      ++classes.larger;
+    }
+  return classes;
+}
+
+void encode_top_k_2bit(const CodecArgs& args) {
+  const std::int64_t count = args.numbers.dim(1), bytes = args.payload.dim(1);
+  if (count == 0) return;
+  const int width = entry_width(count);
+  parallel_for(args.numbers.context(), args.numbers.dim(0), 1, [&](std::int64_t begin, std::int64_t end) {
+    std::vector<Kept> kept(static_cast<std::size_t>(args.codec.kept(count)));
+    for (std::int64_t part = begin; part < end; ++part) {
+      float* const x = args.numbers.data<float>() + part * count;
+      std::byte* const payload = args.payload.raw() + part * bytes;
+      keep_largest(x, count, std::ssize(kept), reinterpret_cast<std::byte*>(kept.data()));
+      const SizeClasses classes = classes_of(kept);
+      const Levels levels = levels_of(classes);
+      const auto entry = [&](std::int64_t i) { return Entry(kept[static_cast<std::size_t>(i)], classes, width); };
+      put(payload, 0, levels);
+      for (std::int64_t i = 0; i < bytes - kLevelBytes; ++i)
+        payload[kLevelBytes + i] = packed_byte(i, width, std::ssize(kept), entry);
+      for (std::int64_t i = 0; i < std::ssize(kept); ++i) {
+        const auto& [place, number] = kept[static_cast<std::size_t>(i)];
+        x[place] = number - entry(i).number(levels);
+      }
+    }
+  });
+}
+
+void add_top_k_2bit(const CodecArgs& args) {
+  const std::int64_t count = args.numbers.dim(1), bytes = args.payload.dim(1);
+  if (count == 0) return;
+  const int width = entry_width(count);
+  parallel_for(args.numbers.context(), args.numbers.dim(0), 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t part = begin; part < end; ++part) {
+      const std::byte* const payload = args.payload.raw() + part * bytes;
+      float* const sum = args.numbers.data<float>() + part * count;
+      const auto levels = get<Levels>(payload, 0);
+      for (std::int64_t i = 0; i < args.codec.kept(count); ++i) {
+        const Entry entry = packed_entry(payload + kLevelBytes, width, i);
+        KEEL_CHECK(entry.place() < count, "decode_add: a payload names element ", entry.place(), " of ", count);
+        sum[entry.place()] += entry.number(levels);
+      }
+    }
+  });
+}
+
 double dot(const std::vector<double>& a, const std::vector<double>& b) {
   double sum = 0;
   for (std::size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i];
@@ -167,6 +222,7 @@ void encode(const CodecArgs& args) {
     case Codec::Kind::int8: return encode_int8(args);
     case Codec::Kind::int4: return encode_int4(args);
     case Codec::Kind::top_k: return encode_top_k(args);
+    case Codec::Kind::top_k_2bit: return encode_top_k_2bit(args);
   }
 }
 void decode_add(const CodecArgs& args) {
@@ -174,6 +230,7 @@ void decode_add(const CodecArgs& args) {
     case Codec::Kind::int8: return add_int8(args);
     case Codec::Kind::int4: return add_int4(args);
     case Codec::Kind::top_k: return add_top_k(args);
+    case Codec::Kind::top_k_2bit: return add_top_k_2bit(args);
   }
 }
 

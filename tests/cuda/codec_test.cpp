@@ -40,7 +40,8 @@ void expect_equal(const Coded& there, const Coded& here, const std::string& what
 TEST_P(CodecOnDevice, GivesTheBitsOfTheProcessor) {
   constexpr std::int64_t kTile = 4096;
   for (const std::int64_t count : {std::int64_t{1}, std::int64_t{255}, std::int64_t{257}, kTile, 2 * kTile + 33})
-    for (const Codec& codec : {kInt8Codec, kInt4Codec, top(0.001), top(0.3), top(1)})
+    for (const Codec& codec :
+         {kInt8Codec, kInt4Codec, top(0.001), top(0.3), top(1), top_2bit(0.001), top_2bit(0.3), top_2bit(1)})
       for (const std::int64_t parts : {1, 3}) {
         if (parts * count > 3 * kTile) continue;
         const std::vector<double> values = mixed(parts * count, static_cast<std::uint64_t>(count));
@@ -66,15 +67,15 @@ TEST_P(CodecOnDevice, SendsTheSmallestNumbersAndThoseThatAreNotFinite) {
   std::vector<double> values = mixed(700, 3);
   values[1] = std::numeric_limits<float>::denorm_min();
   values[2] = -std::numeric_limits<float>::max();
-  for (const Codec& codec : {kInt8Codec, kInt4Codec, top(0.01), top(1)})
+  for (const Codec& codec : {kInt8Codec, kInt4Codec, top(0.01), top(1), top_2bit(0.01), top_2bit(1)})
     expect_equal(code(device, values, 1, codec), code(host, values, 1, codec), "finite ones");
   std::vector<double> tiny(300);
   for (std::size_t i = 0; i < tiny.size(); ++i)
     tiny[i] = std::numeric_limits<float>::denorm_min() * static_cast<double>(i % 5);
-  for (const Codec& codec : {kInt8Codec, kInt4Codec, top(0.1)})
+  for (const Codec& codec : {kInt8Codec, kInt4Codec, top(0.1), top_2bit(0.1)})
     expect_equal(code(device, tiny, 1, codec), code(host, tiny, 1, codec), "subnormal ones");
   for (const double bad : {std::nan(""), std::numeric_limits<double>::infinity()})
-    for (const Codec& codec : {kInt8Codec, kInt4Codec, top(0.01)}) {
+    for (const Codec& codec : {kInt8Codec, kInt4Codec, top(0.01), top_2bit(0.01)}) {
       values[300] = bad;
       const Coded there = code(device, values, 1, codec), here = code(host, values, 1, codec);
       EXPECT_TRUE(there.payload == here.payload);
@@ -84,7 +85,7 @@ TEST_P(CodecOnDevice, SendsTheSmallestNumbersAndThoseThatAreNotFinite) {
 
 TEST_P(CodecOnDevice, WorksInARecordedGraph) {
   const std::vector<double> values = mixed(2 * 5000, 4);
-  for (const Codec& codec : {kInt8Codec, kInt4Codec, top(0.02)}) {
+  for (const Codec& codec : {kInt8Codec, kInt4Codec, top(0.02), top_2bit(0.02)}) {
     const Tensor source = tensor_of(device, values, {2, 5000}), numbers = kernels::clone(source);
     const Tensor payload = empty(device, {2, codec.bytes(5000)}, DType::u8);
     const Tensor sums = zeros(device, {2, 5000});
@@ -107,8 +108,10 @@ TEST_P(CodecOnDevice, WorksInARecordedGraph) {
     EXPECT_TRUE(payload.to_vector<std::uint8_t>() == here.payload);
     EXPECT_TRUE(doubles(numbers) == here.rest);
     const std::vector<double> twice = doubles(sums);
-    for (std::size_t i = 0; i < twice.size(); ++i)
-      ASSERT_EQ(twice[i], 2 * (values[i] - here.rest[i])) << "what two payloads carried";
+    const Tensor once = zeros(host, {2, 5000});
+    kernels::decode_add({once, from_values(host, here.payload, {2, codec.bytes(5000)}), codec});
+    const std::vector<double> carried = doubles(once);
+    for (std::size_t i = 0; i < twice.size(); ++i) ASSERT_EQ(twice[i], 2 * carried[i]) << "what two payloads carried";
   }
 }
 
@@ -124,8 +127,18 @@ TEST_P(CodecOnDevice, APayloadThatNamesNoElementIsNamedAtTheNextWait) {
   } catch (const Error& error) { EXPECT_STREQ(error.what(), "decode_add: place 10 at position 1 is outside [0, 10)"); }
 }
 
+TEST_P(CodecOnDevice, APlaceOfFewBitsThatNamesNoElementIsNamedAtTheNextWait) {
+  std::vector<std::uint8_t> bytes(static_cast<std::size_t>(top_2bit(0.1).bytes(10)));
+  bytes[8] = 12;
+  kernels::decode_add({zeros(device, {1, 10}), from_values(device, bytes, {1, std::ssize(bytes)}), top_2bit(0.1)});
+  try {
+    device.synchronize();
+    FAIL() << "place 12 of 10";
+  } catch (const Error& error) { EXPECT_STREQ(error.what(), "decode_add: place 12 at position 0 is outside [0, 10)"); }
+}
+
 TEST_P(CodecOnDevice, NothingIsEncodedOfNothing) {
-  for (const Codec& codec : {kInt8Codec, kInt4Codec, top(0.5)})
+  for (const Codec& codec : {kInt8Codec, kInt4Codec, top(0.5), top_2bit(0.5)})
     for (const Dims& shape : {Dims{0, 5}, Dims{3, 0}}) {
       const Tensor numbers = zeros(device, shape);
       const Tensor payload = empty(device, {shape[0], codec.bytes(shape[1])}, DType::u8);

@@ -25,7 +25,7 @@ class Offload : public NcclRanks {
   };
 
   static Outcome train(int ranks, int number, DType dtype, bool offload, std::uint64_t drain_seed = 0,
-                       const ElementwiseOptions& optimizer = kAdamW) {
+                       const ElementwiseOptions& optimizer = kAdamW, WeightCode code = WeightCode::exact) {
     Outcome outcome;
     on_devices(ranks,
                [&](const DeviceRank& own) {
@@ -34,6 +34,7 @@ class Offload : public NcclRanks {
                  options.policy = PrecisionPolicy::of(dtype);
                  options.clip = 1;
                  options.sharding.offload_optimizer = offload;
+                 options.sharding.weight_code = code;
                  Sharded engine(net, own.context, own.devices, make_elementwise("test", optimizer), options);
                  for (int step = 0; step < 3; ++step) {
                    const Tensor x = rows(own.context, step, own.devices, 0, 1, 100, dtype);
@@ -125,6 +126,21 @@ TEST_F(Offload, KeepsStatesInEightBitsWhereTheOptimizerIs) {
     EXPECT_TRUE(values(number, false) == resident) << number;
   }
   EXPECT_LT(relative_error(offloaded, resident), 1e-3);
+}
+
+// Weights are gathered as codes (qwZ), of those that come from the processor's memory.
+TEST_F(Offload, GathersTheSameWeightsFromCodesInEveryStage) {
+  KEEL_NEEDS_DEVICES(2);
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const WeightCode code : {WeightCode::int8, WeightCode::int4}) {
+      const auto values = [&](int number, bool offload) {
+        return train(2, number, dtype, offload, 0, kAdamW, code).values;
+      };
+      const std::vector<double> offloaded = values(0, true);
+      for (const int number : {1, 2, 3}) EXPECT_TRUE(values(number, true) == offloaded) << "stage " << number;
+      EXPECT_TRUE(values(3, false) == values(0, false));
+      EXPECT_FALSE(train(2, 0, dtype, true).values == offloaded) << "what is compared are codes";
+    }
 }
 
 // L-BFGS works in the processor's memory alone, and evaluates the loss on the device.

@@ -15,6 +15,7 @@ namespace keel::testing {
 
 inline const Codec kInt8Codec = {}, kInt4Codec = {.kind = Codec::Kind::int4};
 inline Codec top(double fraction) { return {.kind = Codec::Kind::top_k, .fraction = fraction}; }
+inline Codec top_2bit(double fraction) { return {.kind = Codec::Kind::top_k_2bit, .fraction = fraction}; }
 
 // Numbers of very different sizes, some of them zero and some alike.
 inline std::vector<double> mixed(std::int64_t count, std::uint64_t seed) {

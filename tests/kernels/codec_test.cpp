@@ -45,6 +45,12 @@ TEST(Codec, SendsWhatItsFormulaSays) {
   EXPECT_EQ(top(0.01).bytes(1001), 88) << "rounded up";
   EXPECT_EQ(top(1e-9).bytes(1000), 8) << "one at least";
   EXPECT_EQ(top(1).bytes(1000), 8000);
+  EXPECT_EQ((Codec{.kind = Codec::Kind::top_k, .number = 7}.bytes(100)), 56) << "and not what 0.07 rounds up to";
+  EXPECT_EQ((Codec{.kind = Codec::Kind::top_k, .number = 7}.bytes(5)), 40);
+  EXPECT_EQ(top_2bit(1.0 / 64).bytes(4096), 8 + 64 * (12 + 2) / 8);
+  EXPECT_EQ(top_2bit(1.0 / 64).bytes(4097), 8 + (65 * (13 + 2) + 7) / 8) << "a place has a bit more";
+  EXPECT_EQ(top_2bit(1).bytes(1), 8 + 1) << "a class and a sign";
+  EXPECT_EQ(top_2bit(1).bytes(0), 0);
   EXPECT_THROW(top(0).bytes(10), Error);
   EXPECT_THROW(top(1.5).bytes(10), Error);
 }
@@ -93,10 +99,39 @@ TEST(Codec, TopKKeepsTheLargestAndOfEqualOnesTheFirst) {
   }
 }
 
+// By its definition, in double precision.
+TEST(Codec, TwoBitsSendSignsAndTheMeansOfTwoClassesOfSizes) {
+  for (const auto& [count, fraction] : std::vector<std::pair<std::int64_t, double>>{
+           {1, 1}, {2, 1}, {100, 0.3}, {256, 1}, {1000, 0.03}, {4097, 0.02}, {9000, 1}}) {
+    const std::vector<double> values = mixed(count, 11);
+    const Coded largest = code(context(), values, 1, top(fraction));
+    const Coded coded = code(context(), values, 1, top_2bit(fraction));
+    const auto kept = static_cast<double>(top(fraction).kept(count));
+    double sum = 0, sums[2] = {}, counts[2] = {};
+    for (const double value : largest.carried) sum += std::abs(value);
+    const auto is_larger = [&](double value) { return std::abs(value) * kept > sum * (1 + 1e-9); };
+    for (const double value : largest.carried) sums[is_larger(value)] += std::abs(value);
+    for (const double value : largest.carried) counts[is_larger(value)] += 1;
+    counts[0] -= static_cast<double>(count) - kept;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const bool is_kept = fraction == 1 || largest.carried[i] != 0, larger = is_larger(values[i]);
+      const double level = is_kept ? sums[larger] / counts[larger] : 0;
+      ASSERT_NEAR(coded.carried[i], std::copysign(level, values[i]), 1e-6 * level) << i << " of " << count;
+      ASSERT_EQ(coded.rest[i], static_cast<float>(values[i] - coded.carried[i])) << i;
+    }
+  }
+}
+
+TEST(Codec, TwoBitsSendNumbersOfOneSizeExactly) {
+  std::vector<double> values(300, 0);
+  for (std::size_t i = 0; i < values.size(); i += 7) values[i] = i % 2 == 0 ? 0.1F : -0.1F;
+  EXPECT_EQ(code(context(), values, 1, top_2bit(43.0 / 300)).carried, values);
+}
+
 TEST(Codec, WhatIsNotFiniteArrivesAsSuch) {
   for (const double bad :
        {std::nan(""), std::numeric_limits<double>::infinity(), -std::numeric_limits<double>::infinity()})
-    for (const Codec& codec : {kInt8Codec, kInt4Codec, top(0.01)}) {
+    for (const Codec& codec : {kInt8Codec, kInt4Codec, top(0.01), top_2bit(0.01)}) {
       std::vector<double> values = mixed(600, 3);
       values[300] = bad;
       EXPECT_FALSE(std::isfinite(code(context(), values, 1, codec).carried[300]));
@@ -105,7 +140,7 @@ TEST(Codec, WhatIsNotFiniteArrivesAsSuch) {
 
 TEST(Codec, GivesTheSameBytesOnAnyNumberOfThreads) {
   const std::vector<double> values = mixed(4 * 30'000, 1);
-  for (const Codec& codec : {kInt8Codec, kInt4Codec, top(0.02)}) {
+  for (const Codec& codec : {kInt8Codec, kInt4Codec, top(0.02), top_2bit(0.02)}) {
     const Coded one = code(context(1), values, 4, codec), four = code(context(4), values, 4, codec);
     EXPECT_EQ(one.payload.to_vector<std::uint8_t>(), four.payload.to_vector<std::uint8_t>());
     EXPECT_EQ(one.carried, four.carried);
@@ -119,6 +154,9 @@ TEST(Codec, RefusesAPayloadThatNamesNoElement) {
   std::memcpy(payload.raw(), &place, 4);
   EXPECT_THROW(kernels::decode_add({numbers, payload, top(0.1)}), Error);
   EXPECT_THROW(kernels::decode_add({numbers, payload, kInt8Codec}), Error) << "of another length";
+  const Tensor packed = zeros(cpu, {1, top_2bit(0.1).bytes(10)}, DType::u8);
+  packed.data<std::uint8_t>()[8] = 10;
+  EXPECT_THROW(kernels::decode_add({numbers, packed, top_2bit(0.1)}), Error);
   EXPECT_THROW(kernels::encode({zeros(cpu, {1, 10}, DType::f64), payload, top(0.1)}), Error);
 }
 

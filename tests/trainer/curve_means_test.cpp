@@ -71,14 +71,19 @@ TEST(CurveMeans, AreBelowALossWhereTheMeanOfTenStepsIsForTheFirstTime) {
 
 TEST(CurveFile, IsReadBackAsItWasWritten) {
   CurveFile file{.ranks = 4,
-                 .link = {.delay = std::chrono::microseconds(20), .bandwidth = 1e8},
+                 .network = {.link = {.delay = std::chrono::microseconds(20), .bandwidth = 1e8},
+                             .outer = {.delay = std::chrono::microseconds(300), .bandwidth = 1e6},
+                             .group = 2},
                  .curves = {made_up("plain", 1, {0.1, 1.0 / 3}), made_up("a \"b\"", 2, {5e-324, 2})}};
   file.curves[0].points[1].validation_loss = 2.0 / 7;
   const CurveFile read = parse_curve_file(to_json(file));
   EXPECT_EQ(read.curves, file.curves);
   EXPECT_EQ(read.ranks, 4);
-  EXPECT_EQ(read.link.delay, file.link.delay);
-  EXPECT_EQ(read.link.bandwidth, file.link.bandwidth);
+  EXPECT_EQ(read.network.link.delay, file.network.link.delay);
+  EXPECT_EQ(read.network.link.bandwidth, file.network.link.bandwidth);
+  EXPECT_EQ(read.network.outer.delay, file.network.outer.delay);
+  EXPECT_EQ(read.network.outer.bandwidth, file.network.outer.bandwidth);
+  EXPECT_EQ(read.network.group, 2);
 }
 
 TEST(CurveFile, RefusesWhatIsNone) {

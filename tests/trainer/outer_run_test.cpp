@@ -25,6 +25,7 @@ TEST(OuterRun, GoesOnInsideAWindowToTheSameBits) {
            {"{type: diloco, every: 3}", "ddp-fp32", 2, 1},
            {"{type: local_sgd, every: 4}", "zero3-bf16", 4, 2},
            {"{type: streaming_diloco, every: 4, fragments: 2}", "zero2-bf16", 3, 1},
+           {"{type: sparse_loco, every: 3, chunk: 64, keep: 4}", "zero2-fp32", 4, 2},
            {"{type: demo, chunk: 16, keep: 2}", "zero3-fp32", 4, 2}}) {
     const TemporaryFolder place;
     const std::vector<std::string> settings = outer_settings(outer, strategy, group);
@@ -85,6 +86,7 @@ TEST(OuterRun, RefusesWhatDoesNotGoTogether) {
             std::string::npos);
   EXPECT_NE(message({"outer={type: local_sgd, rate: 0.5}", "sharding.group=1"}).find("applies only when"),
             std::string::npos);
+  EXPECT_NE(message({"outer={type: sparse_loco, chunk: 4, keep: 5}"}).find("1 to 4 numbers"), std::string::npos);
   EXPECT_NE(message({"outer={type: demo, chunk: 4, keep: 5}"}).find("1 to 4 components"), std::string::npos);
   EXPECT_EQ(message({"outer={type: streaming_diloco, every: 8}", "sharding.group=1"}), "");
 }

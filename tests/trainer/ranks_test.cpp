@@ -290,6 +290,27 @@ TEST(TrainingByRanks, TenSkippedStepsAtTheFloorOfTheLossScaleEndTheRunAndItsChec
   }
 }
 
+// Momentum of matrices is kept without the scale, and is that of the step before where one was skipped.
+TEST(TrainingByRanks, ByMuonInFp16SkipsStepsAndGoesOnWithTheSameBitsInEveryStage) {
+  const TemporaryFolder place;
+  std::string weights;
+  for (const std::string& stage : kStrategies) {
+    const auto run = [&](const std::string& name, const std::string& more) {
+      return small_run(place, stage + name,
+                       {concat("strategy=", stage, "-fp16"), "optimizer.type=Muon", "optimizer.lr=1e-3",
+                        "loss_scale.initial=1e9", "loss_scale.backoff=0.01", more});
+    };
+    const auto told = train_by(2, run("-whole", "resume=never"));
+    EXPECT_NE(told[0]->messages.find("step 1 was skipped"), std::string::npos) << told[0]->messages;
+    EXPECT_LT(told[0]->losses.back(), told[0]->losses.front());
+    if (weights.empty()) weights = weights_of(run("-whole", "resume=never"));
+    EXPECT_TRUE(weights_of(run("-whole", "resume=never")) == weights) << stage;
+    train_by(2, run("-parts", "resume=never"), 5);
+    train_by(2, run("-parts", "resume=auto"));
+    EXPECT_TRUE(weights_of(run("-parts", "resume=never")) == weights) << stage << ", stopped after 5 steps";
+  }
+}
+
 TEST(TrainingByRanks, AnOverflowInFp16HalvesTheScaleAndIsNoWarning) {
   const TemporaryFolder place;
   const Config config = small_run(place, "run", {"strategy=zero2-fp16", "steps=30", "loss_scale.initial=1e9"});

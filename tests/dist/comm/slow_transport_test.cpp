@@ -2,8 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <atomic>
+#include <thread>
+
 #include "keel/dist/comm/algorithms.h"
 #include "keel/dist/comm/regroup.h"
+#include "keel/dist/comm/thread_transport.h"
 #include "tests/dist/comm/ranks.h"
 #include "tests/support.h"
 
@@ -33,7 +38,7 @@ TEST(EmulatedLink, TakesTheDelayOfEachStepAndTheTimeOfEveryByte) {
     KEEL_NEEDS_RANKS(n);
     for (const Algorithm* const algorithm : algorithms())
       on_ranks(n, [&](Communicator& ranks) {
-        const auto slow = ranks.regroup({.algorithm = std::string(algorithm->name), .link = link});
+        const auto slow = ranks.regroup({.algorithm = std::string(algorithm->name), .network = {.link = link}});
         const Schedule schedule = algorithm->all_reduce({.rank = ranks.rank(), .size = n, .count = kCount});
         const double bytes = static_cast<double>(schedule.elements_sent()) * 4;
         EXPECT_GE(seconds_of(*slow, kCount), 0.003 + bytes / 4e6) << algorithm->name << ", " << n << " ranks";
@@ -45,7 +50,7 @@ TEST(EmulatedLink, WithoutABandwidthTakesTheDelaysAlone) {
   const int n = 2;
   KEEL_NEEDS_RANKS(n);
   on_ranks(n, [&](Communicator& ranks) {
-    const auto slow = ranks.regroup({.link = Link{.delay = std::chrono::milliseconds(3), .bandwidth = 0}});
+    const auto slow = ranks.regroup({.network = {.link = {.delay = std::chrono::milliseconds(3), .bandwidth = 0}}});
     EXPECT_GE(seconds_of(*slow, 12'000), 0.003);
   });
 }
@@ -55,20 +60,112 @@ TEST(EmulatedLink, GivesTheSameResultsToGroupsThatAreSplitOff) {
   for (const int n : {2, 3, 4}) {
     KEEL_NEEDS_RANKS(n);
     on_ranks(n, [&](Communicator& ranks) {
-      const auto slow = ranks.regroup({.link = link});
+      const auto slow = ranks.regroup({.network = {.link = link}});
       const auto pairs = slow->split(ranks.rank() / 2, ranks.rank());
       seconds_of(*slow, 1000);
       seconds_of(*pairs, 10);
       seconds_of(ranks, 10);
+      const Link far{.delay = std::chrono::microseconds(300), .bandwidth = 1e7};
+      const auto apart = ranks.regroup({.network = {.link = link, .outer = far, .group = 2}});
+      const auto others = apart->split(ranks.rank() % 2, -ranks.rank());
+      seconds_of(*apart, 1000);
+      seconds_of(*others, 1000);
     });
   }
+}
+
+// Four ranks, two and two, whose clock stands still.
+class EmulatedNetwork : public ::testing::Test {
+ protected:
+  using Ends = std::vector<std::unique_ptr<Transport>>;
+
+  // What each rank has of a part of all.
+  Ends split(int (*color)(int), int (*key)(int)) {
+    Ends made(4);
+    std::vector<std::thread> threads;
+    for (int r = 0; r < 4; ++r)
+      threads.emplace_back([&, r] { made[static_cast<std::size_t>(r)] = end(r).split(color(r), key(r)); });
+    for (std::thread& thread : threads) thread.join();
+    return made;
+  }
+  Transport& end(int rank) { return *ends_[static_cast<std::size_t>(rank)]; }
+
+  // A message of 100 bytes arrives after so long, and not a microsecond before.
+  void expect_arrival(Transport& from, Transport& to, std::int64_t microseconds) {
+    const std::array<char, 100> sent = {1};
+    std::array<char, 100> got = {};
+    const auto sending = from.send(to.rank(), 7, sent.data(), sent.size());
+    const auto receiving = to.receive(from.rank(), 7, got.data(), got.size());
+    now_ += microseconds - 1;
+    EXPECT_FALSE(sending->has_finished());
+    EXPECT_FALSE(receiving->has_finished());
+    now_ += 1;
+    EXPECT_TRUE(sending->has_finished());
+    EXPECT_TRUE(receiving->has_finished());
+    EXPECT_EQ(got, sent);
+  }
+
+  static constexpr std::int64_t kInside = 100 + 10, kAcross = 1000 + 500;
+
+  std::atomic<std::int64_t> now_ = 0;
+  Ends ends_ = [this] {
+    const Network network{.link = {.delay = std::chrono::microseconds(10), .bandwidth = 1e6},
+                          .outer = {.delay = std::chrono::microseconds(500), .bandwidth = 1e5},
+                          .group = 2};
+    const LinkClock clock = [this] { return Clock::time_point(std::chrono::microseconds(now_)); };
+    const ThreadHub hub(4);
+    Ends ends;
+    for (int r = 0; r < 4; ++r) ends.push_back(make_slow_transport(hub.connect(r), network, clock));
+    return ends;
+  }();
+};
+
+TEST_F(EmulatedNetwork, HasOneLinkInsideGroupsAndAnotherBetweenThem) {
+  for (int from = 0; from < 4; ++from)
+    for (int to = 0; to < 4; ++to)
+      if (from != to) expect_arrival(end(from), end(to), from / 2 == to / 2 ? kInside : kAcross);
+}
+
+TEST_F(EmulatedNetwork, LetsMessagesOfALinkWaitForThoseBeforeThemAndForNoOthers) {
+  const std::array<char, 100> sent = {};
+  std::array<char, 100> got = {};
+  char close_got = 0, second_got = 0;
+  const auto first = end(0).send(2, 1, sent.data(), sent.size());
+  const auto receiving = end(2).receive(0, 1, got.data(), got.size());
+  const auto close = end(0).send(1, 1, sent.data(), 1);
+  const auto close_receiving = end(1).receive(0, 1, &close_got, 1);
+  const auto second = end(0).send(3, 1, sent.data(), 1);
+  const auto second_receiving = end(3).receive(0, 1, &second_got, 1);
+  now_ = 1 + 10;
+  EXPECT_TRUE(close->has_finished());
+  EXPECT_FALSE(first->has_finished());
+  now_ = kAcross;
+  EXPECT_TRUE(first->has_finished());
+  now_ = kAcross + 9;
+  EXPECT_FALSE(second->has_finished());
+  now_ = kAcross + 10;
+  EXPECT_TRUE(second->has_finished());
+}
+
+// The ranks of a part are numbered anew, twice.
+TEST_F(EmulatedNetwork, KnowsThePlacesOfRanksInPartsThatAreSplitOff) {
+  const Ends across = split([](int r) { return r % 2; }, [](int r) { return -r; });
+  EXPECT_EQ(across[0]->rank(), 1);
+  for (int r = 0; r < 2; ++r)
+    expect_arrival(*across[static_cast<std::size_t>(r)], *across[static_cast<std::size_t>(r + 2)], kAcross);
+  const Ends inside = split([](int r) { return r / 2; }, [](int r) { return r; });
+  expect_arrival(*inside[3], *inside[2], kInside);
+  ends_ = split([](int) { return 0; }, [](int r) { return -r; });
+  const Ends again = split([](int r) { return r == 0 ? 0 : 1; }, [](int r) { return r; });
+  expect_arrival(*again[2], *again[3], kInside);
+  expect_arrival(*again[1], *again[2], kAcross);
 }
 
 TEST(EmulatedLink, TellsOfARankThatLeft) {
   const int n = 3;
   KEEL_NEEDS_RANKS(n);
   const auto said = messages(n, [&](Communicator& ranks) {
-    const auto slow = ranks.regroup({.link = {.delay = std::chrono::milliseconds(1)}});
+    const auto slow = ranks.regroup({.network = {.link = {.delay = std::chrono::milliseconds(1)}}});
     seconds_of(*slow, 100);
     if (ranks.rank() == 1) throw Error("rank 1 has had enough");
     seconds_of(*slow, 100);

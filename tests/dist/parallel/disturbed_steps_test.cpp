@@ -11,6 +11,7 @@
 #include "keel/dist/comm/decorators.h"
 #include "keel/dist/parallel/fast_components.h"
 #include "keel/dist/parallel/outer_steps.h"
+#include "keel/dist/parallel/sparse_outer_steps.h"
 #include "keel/optim/elementwise.h"
 #include "keel/optim/lbfgs.h"
 #include "tests/by_commit.h"
@@ -53,94 +54,91 @@ void step_lbfgs(Sharded& engine, const UnitNet& net, Communicator& ranks, int st
   EXPECT_GT(engine.step(closure, 0.5).get().evaluations, 1);
 }
 
-// bf16, so that the order of additions is seen.
-std::vector<double> trained_in_micro_batches(Communicator& ranks, const ShardedOptions& order) {
-  constexpr int kMicros = 3;
+// Steps of one engine.
+struct Run {
+  std::unique_ptr<Optimizer> optimizer = make_adamw({});
+  ShardedOptions options = {};
+  DType dtype = DType::f32;
+  int steps = 3;
+  int micro_batches = 1;
+};
+
+// Trains, and calls `then` with the engine.
+template <class F>
+auto after(Run run, Communicator& ranks, const F& then) {
   const Context context = testing::context(1);
   UnitNet net;
-  ShardedOptions options = order;
-  options.policy = PrecisionPolicy::of(DType::bf16);
-  options.micro_batches = kMicros;
-  Sharded engine(net, context, ranks, make_adamw({}), options);
-  for (int step = 0; step < 2; ++step) {
-    for (int micro = 0; micro < kMicros; ++micro) {
-      const Tensor x = rows(context, step, ranks, micro, kMicros, 100, DType::bf16);
-      engine.backward(mean(square(net(x))), {.weight = x.dim(0), .last = micro + 1 == kMicros});
+  run.options.policy = PrecisionPolicy::of(run.dtype);
+  run.options.micro_batches = run.micro_batches;
+  Sharded engine(net, context, ranks, std::move(run.optimizer), run.options);
+  for (int step = 0; step < run.steps; ++step) {
+    for (int micro = 0; micro < run.micro_batches; ++micro) {
+      const Tensor x = rows(context, step, ranks, micro, run.micro_batches, 100, run.dtype);
+      engine.backward(mean(square(net(x))), {.weight = x.dim(0), .last = micro + 1 == run.micro_batches});
     }
     EXPECT_TRUE(engine.step(1e-2).get().taken);
   }
-  return state_of(engine);
+  return then(engine);
+}
+
+// bf16, so that the order of additions is seen.
+std::vector<double> trained_in_micro_batches(Communicator& ranks, const ShardedOptions& order) {
+  return after({.options = order, .dtype = DType::bf16, .steps = 2, .micro_batches = 3}, ranks, state_of);
 }
 
 std::vector<double> trained_by(const ElementwiseOptions& optimizer, Communicator& ranks, int number) {
-  const Context context = testing::context(1);
-  UnitNet net;
-  Sharded engine(net, context, ranks, make_elementwise("one", optimizer), stage(number));
-  for (int step = 0; step < 3; ++step) {
-    engine.backward(loss_of(net, engine, ranks, step),
-                    {.weight = part({0, kBatch}, ranks.size(), ranks.rank()).count()});
-    EXPECT_TRUE(engine.step(1e-2).get().taken);
-  }
-  return state_of(engine);
+  return after({.optimizer = make_elementwise("one", optimizer), .options = stage(number)}, ranks, state_of);
 }
 
 // Codes of weights and of gradients, and secondary shards, in subgroups of two where these divide the ranks.
 std::vector<double> trained_as_zero_plus_plus(Communicator& ranks, int number) {
-  const Context context = testing::context(1);
-  UnitNet net;
   ShardedOptions options = stage(number);
-  options.policy = PrecisionPolicy::of(DType::bf16);
   options.compression = {.type = Compression::Type::qgz};
   options.sharding.weight_code = WeightCode::int8;
   options.sharding.secondary = true;
   options.sharding.subgroup = ranks.size() % 2 == 0 ? 2 : 1;
-  Sharded engine(net, context, ranks, make_adamw({}), options);
-  for (int step = 0; step < 3; ++step) {
-    const Tensor x = rows(context, step, ranks, 0, 1, 100, DType::bf16);
-    engine.backward(mean(square(net(x))), {.weight = x.dim(0)});
-    EXPECT_TRUE(engine.step(1e-2).get().taken);
-  }
-  return state_of(engine);
+  return after({.options = options, .dtype = DType::bf16}, ranks, state_of);
+}
+
+// In two groups where these divide the ranks.
+ShardedOptions in_groups(const Communicator& ranks, int number, const StrategyMaker& strategy) {
+  ShardedOptions options = stage(number);
+  options.sharding.group = ranks.size() % 2 == 0 ? ranks.size() / 2 : 1;
+  options.strategy = strategy;
+  return options;
+}
+
+// What each rank has: groups differ between outer steps, and ranks of one do not.
+std::vector<double> of_all_ranks(Sharded& engine, Communicator& ranks) {
+  const std::vector<double> mine = whole_values(engine);
+  const Tensor all = empty(engine.context(), {ranks.size() * std::ssize(mine)}, DType::f64);
+  ranks.all_gather(tensor_of(engine.context(), mine, {std::ssize(mine)}, DType::f64), all).wait();
+  return doubles(all);
 }
 
 // Outer steps of two fragments, of which one travels while the next step is computed.
 std::vector<double> trained_by_outer_steps(Communicator& ranks, int number) {
-  const Context context = testing::context(1);
-  UnitNet net;
-  ShardedOptions options = stage(number);
-  options.sharding.group = ranks.size() % 2 == 0 ? ranks.size() / 2 : 1;
-  options.strategy = [] {
+  const StrategyMaker strategy = [] {
     return make_outer_steps(
         {.every = 2, .rate = 0.7, .momentum = 0.9, .nesterov = true, .fragments = 2, .delay = 1, .blend = 0.5});
   };
-  Sharded engine(net, context, ranks, make_adamw({}), options);
-  for (int step = 0; step < 4; ++step) {
-    const Tensor x = rows(context, step, ranks, 0, 1, 100, DType::f32);
-    engine.backward(mean(square(net(x))), {.weight = x.dim(0)});
-    EXPECT_TRUE(engine.step(1e-2).get().taken);
-  }
-  // Groups differ between outer steps, and ranks of one do not.
-  std::vector<double> mine = whole_values(engine);
-  const Tensor all = empty(context, {ranks.size() * static_cast<std::int64_t>(mine.size())}, DType::f64);
-  ranks.all_gather(tensor_of(context, mine, {static_cast<std::int64_t>(mine.size())}, DType::f64), all).wait();
-  return doubles(all);
+  return after({.options = in_groups(ranks, number, strategy), .steps = 4}, ranks,
+               [&](Sharded& engine) { return of_all_ranks(engine, ranks); });
+}
+
+std::vector<double> trained_by_sparse_outer_steps(Communicator& ranks, int number) {
+  const StrategyMaker strategy = [] { return make_sparse_outer_steps({.every = 2, .chunk = 256, .keep = 16}); };
+  return after({.options = in_groups(ranks, number, strategy), .steps = 5}, ranks,
+               [&](Sharded& engine) { return of_all_ranks(engine, ranks); });
 }
 
 std::vector<double> trained_by_fast_components(Communicator& ranks, int number) {
-  const Context context = testing::context(1);
-  UnitNet net;
-  ShardedOptions options = stage(number);
-  options.sharding.group = ranks.size() % 2 == 0 ? ranks.size() / 2 : 1;
-  options.strategy = [] { return make_fast_components({.decay = 0.9, .chunk = 16, .keep = 2}); };
-  Sharded engine(net, context, ranks, make_sgd({}), options);
-  for (int step = 0; step < 3; ++step) {
-    const Tensor x = rows(context, step, ranks, 0, 1, 100, DType::f32);
-    engine.backward(mean(square(net(x))), {.weight = x.dim(0)});
-    EXPECT_TRUE(engine.step(1e-2).get().taken);
-  }
-  const std::vector<double> state = state_of(engine);
-  ranks.barrier();  // the other group may have left before the last collectives of this one
-  return state;
+  const StrategyMaker strategy = [] { return make_fast_components({.decay = 0.9, .chunk = 16, .keep = 2}); };
+  return after({.optimizer = make_sgd({}), .options = in_groups(ranks, number, strategy)}, ranks, [&](Sharded& engine) {
+    const std::vector<double> state = state_of(engine);
+    ranks.barrier();  // the other group may have left before the last collectives of this one
+    return state;
+  });
 }
 
 // Sizes of buckets, prefetching and algorithms are tried meanwhile.
@@ -197,6 +195,7 @@ constexpr Disturbed kDisturbed[] = {
     {"Deferred", [](Communicator& ranks, int number) { return trained_in_micro_batches(ranks, stage(number)); }},
     {"ZeroPlusPlus", trained_as_zero_plus_plus},
     {"OuterSteps", trained_by_outer_steps},
+    {"SparseOuterSteps", trained_by_sparse_outer_steps},
     {"FastComponents", trained_by_fast_components},
     {"TunedSizes", trained_while_sizes_are_tried},
     {"VirtualRanks",

@@ -154,6 +154,8 @@ TEST(FastComponents, GoOnToTheSameBitsAndSendWhatThePlanSays) {
                 const RankPlan plan =
                     plan_rank(lay_out(planned, shard_ranks(options, 4)), *make_sgd(), options, 4, comm.rank());
                 EXPECT_EQ(whole.data_traffic().between_nodes - before, plan.traffic.strategy);
+                EXPECT_EQ(static_cast<std::int64_t>(context.memory()[Purpose::optimizer].current),
+                          plan.memory.optimizer);
                 Sharded first(first_net, testing::context(1), comm, make_sgd(), options);
                 for (int step = 0; step < 3; ++step) step_of(first, first_net, comm, step, DType::f32);
                 Sharded second(second_net, testing::context(1), comm, make_sgd(), options);

@@ -5,12 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <mutex>
 #include <tuple>
 
-#include "keel/dist/comm/decorators.h"
+#include "keel/dist/parallel/deal_by_cost.h"
 #include "keel/dist/parallel/plan.h"
-#include "tests/dist/parallel/sharding_support.h"
+#include "tests/dist/parallel/group_runs.h"
 
 namespace keel {
 namespace {
@@ -24,62 +23,10 @@ constexpr OuterStepOptions kStreaming = {
 constexpr OuterStepOptions kPolyak = {.every = 2, .rate = 0.5, .momentum = 0.5};
 constexpr OuterStepOptions kAll[] = {kLocalSgd, kDiLoCo, kStreaming, kPolyak};
 
-using MakeInner = std::unique_ptr<Optimizer> (*)();
-std::unique_ptr<Optimizer> adam() { return make_adamw(); }
-std::unique_ptr<Optimizer> plain_sgd() { return make_sgd(); }
-
-struct GroupRun {
-  int ranks = 2, group = 1, steps = 7;
-  ShardedOptions options = stage(0);
-  MakeInner inner = adam;
-  double rate = 1e-2;
-  std::uint64_t delays = 0;
-  DType dtype = DType::f32;
-};
-
-struct GroupResult {
-  std::vector<std::vector<double>> weights;  // by rank
-  std::int64_t across = 0;                   // bytes that rank 0 sent to other groups
-};
-
 ShardedOptions with_outer(int number, const OuterStepOptions& outer) {
   ShardedOptions options = stage(number);
   options.strategy = [outer] { return make_outer_steps(outer); };
   return options;
-}
-
-void train_step(Sharded& engine, const UnitNet& net, Communicator& comm, int step, DType dtype, double rate) {
-  const Tensor x = rows(engine.context(), step, comm, 0, 1, 100, dtype);
-  const Tensor y = rows(engine.context(), step, comm, 0, 1, 900, dtype);
-  engine.backward(mse_loss(net(x), Variable(y)), {.weight = x.dim(0)});
-  EXPECT_TRUE(engine.step(rate).get().taken);
-}
-
-GroupResult trained_in_groups(const GroupRun& run) {
-  ShardedOptions options = run.options;
-  options.policy = PrecisionPolicy::of(run.dtype);
-  options.sharding.group = run.group;
-  std::vector<int> nodes;
-  for (int r = 0; r < run.ranks; ++r) nodes.push_back(r / run.group);
-  GroupResult result;
-  result.weights.resize(static_cast<std::size_t>(run.ranks));
-  std::mutex mutex;
-  run_ranks(run.ranks,
-            [&](Communicator& direct) {
-              DelayedCommunicator comm(direct, run.delays, std::chrono::microseconds(run.delays == 0 ? 0 : 300));
-              UnitNet net;
-              Sharded engine(net, testing::context(1), comm, run.inner(), options);
-              const std::int64_t before = engine.data_traffic().between_nodes;
-              for (int step = 0; step < run.steps; ++step) train_step(engine, net, comm, step, run.dtype, run.rate);
-              for (const auto& unit : engine.units()) unit->parameters().wait_gathered();
-              const std::int64_t across = engine.data_traffic().between_nodes - before;
-              const std::vector<double> weights = whole_values(engine);
-              const std::lock_guard lock(mutex);
-              result.weights[static_cast<std::size_t>(comm.rank())] = weights;
-              if (comm.rank() == 0) result.across = across;
-            },
-            {.nodes = nodes});
-  return result;
 }
 
 // An outer step after every step, of rate 1 and without momentum.
@@ -183,6 +130,29 @@ TEST(OuterSteps, GiveTheSameBitsInEveryStage) {
             << make_outer_steps(outer)->describe() << ", " << n << " ranks, stage " << number << ", " << dtype;
       }
     }
+}
+
+TEST(DealByCost, GivesTheCostliestFirstToWhoHasTheLeast) {
+  EXPECT_EQ(deal_by_cost(std::vector<std::int64_t>{1, 1, 1, 1, 1}, 2), (std::vector<int>{0, 1, 0, 1, 0})) << "in turn";
+  EXPECT_EQ(deal_by_cost(std::vector<std::int64_t>{2, 9, 3, 4}, 2), (std::vector<int>{1, 0, 1, 1}));
+  EXPECT_EQ(deal_by_cost(std::vector<std::int64_t>{5}, 3), std::vector<int>{0});
+  EXPECT_TRUE(deal_by_cost({}, 3).empty());
+}
+
+// A unit that is as large as the others together is a fragment of its own.
+TEST(OuterSteps, OfFragmentsMoveAboutAsMuchEachTime) {
+  run_ranks(2, [&](Communicator& comm) {
+    const Context context = testing::context(1);
+    const auto strategy = make_outer_steps({.every = 2, .fragments = 2});
+    std::vector<StrategyUnit> units;
+    for (const std::int64_t count : {10, 60, 20, 30}) units.push_back({"unit", zeros(context, {count}), Tensor()});
+    strategy->begin({.units = units, .context = context, .outer = comm});
+    for (int step = 1; step <= 4; ++step) {
+      const std::int64_t before = comm.traffic().sent();
+      strategy->after_step([] { return true; });
+      EXPECT_EQ(comm.traffic().sent() - before, 60 * 4) << "step " << step;
+    }
+  });
 }
 
 TEST(OuterSteps, BringGroupsTogether) {

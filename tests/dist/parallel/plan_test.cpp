@@ -320,7 +320,7 @@ void expect_as_planned(const std::string& what, const Case& c, int ranks, const 
     EXPECT_EQ(plan.traffic.control, engine.control_traffic().sent() - control);
     const std::vector<std::string> traced = collectives_of(trace, plan);
     // Codes are no floats, and what buffers observe is no gradient.
-    if (!options.compression.has_codec() && options.sharding.weight_code == WeightCode::exact &&
+    if (!options.compression.kind().codec && options.sharding.weight_code == WeightCode::exact &&
         buffers.moving_numbers == 0) {
       EXPECT_EQ(traced, asked);
     }

@@ -1,0 +1,56 @@
+#include "keel/dist/parallel/chunk_payloads.h"
+
+#include "keel/kernels/elementwise.h"
+
+namespace keel {
+
+std::int64_t ShardChunks::count(const StrategyNumbers& unit) const {
+  return unit.shards * ((unit.count / unit.shards + length - 1) / length);
+}
+
+Tensor ShardChunks::split(const Tensor& numbers, int shards) const {
+  const std::int64_t part = numbers.numel() / shards, all = count({numbers.numel(), shards});
+  const Tensor chunks = zeros(numbers.context(), {shards, all / shards * length}, DType::f32, Purpose::bucket);
+  kernels::copy_into(chunks.slice(1, 0, part), numbers.view({shards, part}));
+  return chunks.view({all, length});
+}
+
+Tensor ShardChunks::join(const Tensor& chunks, std::int64_t count, int shards) const {
+  const Tensor by_shard = chunks.view({shards, chunks.numel() / shards});
+  return kernels::contiguous(by_shard.slice(1, 0, count / shards)).flatten();
+}
+
+ChunkPayloads::ChunkPayloads(Communicator& groups, const Tensor& chunks, const Codec& codec)
+    : codec_(codec), groups_(groups.size()), length_(chunks.dim(1)) {
+  const std::int64_t bytes = codec.bytes(length_);
+  own_ = empty(chunks.context(), {chunks.dim(0), bytes}, DType::u8, Purpose::bucket);
+  kernels::encode({chunks, own_, codec});
+  all_ = empty(chunks.context(), {groups_, chunks.dim(0), bytes}, DType::u8, Purpose::bucket);
+  gathering_ = groups.all_gather(own_.flatten(), all_.flatten());
+}
+
+Tensor ChunkPayloads::zeros_of_chunks() const {
+  return zeros(own_.context(), {own_.dim(0), length_}, DType::f32, Purpose::bucket);
+}
+
+Tensor ChunkPayloads::sent() const {
+  const Tensor decoded = zeros_of_chunks();
+  kernels::decode_add({decoded, own_, codec_});
+  return decoded;
+}
+
+Tensor ChunkPayloads::mean() const {
+  gathering_.wait();
+  const Tensor sum = zeros_of_chunks();
+  for (std::int64_t g = 0; g < groups_; ++g)
+    kernels::decode_add({sum, all_.slice(0, g, g + 1).view(own_.shape()), codec_});
+  kernels::scale(sum, 1.0 / static_cast<double>(groups_));
+  return sum;
+}
+
+std::int64_t ChunkPayloads::bytes_sent(const ShardChunks& chunks, const Codec& codec, const StrategyNumbers& unit,
+                                       int groups) {
+  return (groups - 1) * chunks.count(unit) * codec.bytes(chunks.length);
+}
+
+}  // namespace keel

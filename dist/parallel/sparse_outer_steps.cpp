@@ -1,0 +1,119 @@
+#include "keel/dist/parallel/sparse_outer_steps.h"
+
+#include <cmath>
+#include <optional>
+
+#include "keel/dist/parallel/chunk_payloads.h"
+#include "keel/kernels/elementwise.h"
+
+namespace keel {
+namespace {
+
+Codec codec_of(const SparseOuterStepOptions& options) {
+  return {.kind = options.bits == 2 ? Codec::Kind::top_k_2bit : Codec::Kind::top_k, .number = options.keep};
+}
+
+class SparseOuterSteps : public CommunicationStrategy {
+ public:
+  explicit SparseOuterSteps(const SparseOuterStepOptions& options)
+      : options_(options), chunks_{options.chunk}, codec_(codec_of(options)) {
+    KEEL_CHECK(options.every >= 1, "outer steps come every 1 step or more, got ", options.every);
+    KEEL_CHECK(std::isfinite(options.rate) && options.rate > 0, "the outer rate is above 0, got ", options.rate);
+    KEEL_CHECK(options.decay >= 0 && options.decay <= 1, "the error's decay is from 0 to 1, got ", options.decay);
+    KEEL_CHECK(options.chunk >= 1 && options.chunk <= 1 << 20, "a chunk has 1 to 1048576 numbers, got ", options.chunk);
+    KEEL_CHECK(options.keep >= 1 && options.keep <= options.chunk, "1 to ", options.chunk,
+               " numbers of a chunk are sent, got ", options.keep);
+    KEEL_CHECK(options.bits == 2 || options.bits == 32, "numbers are sent in 2 or 32 bits, got ", options.bits);
+  }
+
+  std::string describe() const override {
+    return concat("sparse outer steps every ", options_.every, ", rate ", options_.rate, ", decay ", options_.decay,
+                  ", ", options_.keep, " of ", options_.chunk, " in ", options_.bits, " bits");
+  }
+
+  void begin(const StrategySite& site) override {
+    site_.emplace(site);
+    for (const StrategyUnit& unit : site.units)
+      units_.push_back({kept_copy(unit.weights),
+                        zeros(unit.weights.context(), unit.weights.shape(), DType::f32, Purpose::optimizer)});
+  }
+
+  bool after_step(const std::function<bool()>& /*taken*/) override {
+    if (++steps_ % options_.every != 0) return false;
+    std::vector<ChunkPayloads> under_way;
+    for (std::size_t i = 0; i < units_.size(); ++i) under_way.push_back(send(i));
+    for (std::size_t i = 0; i < units_.size(); ++i) step(i, under_way[i].mean());
+    return true;
+  }
+
+  void restart() override {
+    steps_ = 0;
+    for (std::size_t i = 0; i < units_.size(); ++i) {
+      kernels::copy_into(units_[i].anchor, site_->units[i].weights);
+      kernels::fill(units_[i].error, 0);
+    }
+  }
+  std::int64_t steps() const override { return steps_; }
+  void resumed(std::int64_t steps) override { steps_ = steps; }
+
+  std::vector<StrategyState> state(std::size_t unit) override {
+    return {{"anchor", units_[unit].anchor}, {"error", units_[unit].error, /*of_group=*/true}};
+  }
+
+  StrategyCost cost(std::span<const StrategyNumbers> units, int groups, int) const override {
+    StrategyCost cost{.every = options_.every};
+    for (const StrategyNumbers& unit : units) {
+      cost.state += 2 * 4 * unit.count;
+      cost.sent += ChunkPayloads::bytes_sent(chunks_, codec_, unit, groups);
+    }
+    return cost;
+  }
+
+ private:
+  struct Unit {
+    Tensor anchor;  // w0
+    Tensor error;   // e
+  };
+
+  ChunkPayloads send(std::size_t i) {
+    const auto& [anchor, error] = units_[i];
+    const StrategyUnit& unit = site_->units[i];
+    const Tensor difference = empty(anchor.context(), anchor.shape(), DType::f32, Purpose::bucket);
+    kernels::copy_into(difference, unit.weights);
+    kernels::scale(difference, -1);
+    kernels::accumulate(difference, anchor);
+    kernels::scale(error, options_.decay);
+    kernels::accumulate(error, difference);
+    const Tensor chunks = chunks_.split(kernels::to(error, site_->context, Purpose::bucket), unit.shards);
+    ChunkPayloads payloads(site_->outer, chunks, codec_);
+    put(chunks, unit.shards, error);
+    return payloads;
+  }
+  void step(std::size_t i, const Tensor& mean) {
+    const Tensor& anchor = units_[i].anchor;
+    const StrategyUnit& unit = site_->units[i];
+    const Tensor move = empty(anchor.context(), anchor.shape(), DType::f32, Purpose::bucket);
+    put(mean, unit.shards, move);
+    kernels::scale(move, -options_.rate);
+    kernels::accumulate(anchor, move);
+    kernels::copy_into(unit.weights, anchor);
+  }
+  void put(const Tensor& chunks, int shards, const Tensor& to) const {
+    kernels::copy_into(to, kernels::to(chunks_.join(chunks, to.numel(), shards), to.context(), Purpose::bucket));
+  }
+
+  SparseOuterStepOptions options_;
+  ShardChunks chunks_;
+  Codec codec_;
+  std::optional<StrategySite> site_;
+  std::vector<Unit> units_;
+  std::int64_t steps_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<CommunicationStrategy> make_sparse_outer_steps(const SparseOuterStepOptions& options) {
+  return std::make_unique<SparseOuterSteps>(options);
+}
+
+}  // namespace keel

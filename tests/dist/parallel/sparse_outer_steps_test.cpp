@@ -1,0 +1,184 @@
+// SparseLoCo: outer steps of which the largest numbers travel, in two bits each.
+
+#include "keel/dist/parallel/sparse_outer_steps.h"
+
+#include <algorithm>
+#include <cmath>
+#include <tuple>
+
+#include "keel/dist/parallel/outer_steps.h"
+#include "keel/dist/parallel/plan.h"
+#include "tests/dist/parallel/group_runs.h"
+
+namespace keel {
+namespace {
+
+using namespace keel::testing;
+
+constexpr SparseOuterStepOptions kSparse = {.every = 3, .rate = 0.8, .decay = 0.9, .chunk = 100, .keep = 7};
+constexpr SparseOuterStepOptions kSparseExact = {
+    .every = 2, .rate = 1, .decay = 0.5, .chunk = 64, .keep = 3, .bits = 32};
+
+ShardedOptions with_sparse(int number, const SparseOuterStepOptions& sparse, int group = 0) {
+  ShardedOptions options = stage(number);
+  options.sharding.group = group;
+  options.strategy = [sparse] { return make_sparse_outer_steps(sparse); };
+  return options;
+}
+
+TEST(SparseOuterSteps, OfAllNumbersInAllBitsAreOuterStepsWithoutMomentumToTheBit) {
+  for (const double rate : {1.0, 0.7})
+    for (const auto& [ranks, group] : {std::pair{2, 1}, {3, 1}, {4, 2}}) {
+      GroupRun run{.ranks = ranks, .group = group};
+      run.options = with_sparse(0, {.every = 3, .rate = rate, .chunk = 32, .keep = 32, .bits = 32});
+      const GroupResult sparse = trained_in_groups(run);
+      run.options.strategy = [rate = rate] { return make_outer_steps({.every = 3, .rate = rate}); };
+      EXPECT_TRUE(trained_in_groups(run).weights == sparse.weights) << ranks << " ranks, rate " << rate;
+    }
+}
+
+// What a chunk's largest numbers arrive as, in double precision; others are 0.
+std::vector<double> sent_of(const std::vector<double>& chunk, const SparseOuterStepOptions& options) {
+  std::vector<std::size_t> order(chunk.size());
+  for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
+  std::ranges::stable_sort(order, std::greater(), [&](std::size_t i) { return std::abs(chunk[i]); });
+  order.resize(static_cast<std::size_t>(options.keep));
+  std::vector<double> sent(chunk.size(), 0);
+  double mean = 0, sums[2] = {}, counts[2] = {};
+  for (const std::size_t i : order) mean += std::abs(chunk[i]) / static_cast<double>(options.keep);
+  for (const std::size_t i : order) {
+    sums[std::abs(chunk[i]) > mean] += std::abs(chunk[i]);
+    counts[std::abs(chunk[i]) > mean] += 1;
+  }
+  for (const std::size_t i : order) {
+    const bool larger = std::abs(chunk[i]) > mean;
+    sent[i] = options.bits == 32 ? chunk[i] : std::copysign(sums[larger] / counts[larger], chunk[i]);
+  }
+  return sent;
+}
+
+// Weights and error of a unit after outer steps, whose groups move by numbers that are given.
+void expect_formula(const SparseOuterStepOptions& options) {
+  run_ranks(2, [&](Communicator& comm) {
+    const Context context = testing::context(1);
+    const std::size_t count = 250, chunk = static_cast<std::size_t>(options.chunk);
+    const std::size_t filled = (count + chunk - 1) / chunk * chunk;
+    const auto strategy = make_sparse_outer_steps(options);
+    const Tensor weights = uniform_tensor(context, {static_cast<std::int64_t>(count)}, 7);
+    strategy->begin({.units = {{"unit", weights, Tensor()}}, .context = context, .outer = comm});
+    std::vector<double> anchor = doubles(weights), error[2];
+    for (auto& each : error) each.assign(filled, 0);
+    std::vector<double> now[2] = {anchor, anchor};
+    for (int step = 1; step <= 3 * options.every; ++step) {
+      for (int group = 0; group < 2; ++group) {
+        const std::vector<double> move =
+            uniform(static_cast<std::int64_t>(count), static_cast<std::uint64_t>(10 * step + group));
+        for (std::size_t i = 0; i < count; ++i) now[group][i] += 0.01 * move[i];
+      }
+      kernels::copy_into(weights, tensor_of(context, now[comm.rank()], weights.shape()));
+      const bool is_due = step % options.every == 0;
+      EXPECT_EQ(strategy->after_step([] { return true; }), is_due);
+      if (!is_due) continue;
+      std::vector<double> mean(filled, 0);
+      for (int group = 0; group < 2; ++group) {
+        std::vector<double>& e = error[group];
+        for (std::size_t i = 0; i < filled; ++i)
+          e[i] = options.decay * e[i] + (i < count ? anchor[i] - now[group][i] : 0);
+        for (std::size_t first = 0; first < filled; first += chunk) {
+          const auto begin = e.begin() + static_cast<std::ptrdiff_t>(first);
+          const std::vector<double> sent = sent_of({begin, begin + static_cast<std::ptrdiff_t>(chunk)}, options);
+          for (std::size_t i = 0; i < chunk; ++i) {
+            e[first + i] -= sent[i];
+            mean[first + i] += sent[i] / 2;
+          }
+        }
+      }
+      for (std::size_t i = 0; i < count; ++i) anchor[i] -= options.rate * mean[i];
+      EXPECT_LT(relative_error(doubles(weights), anchor), 1e-6) << "step " << step;
+      const std::vector<double> own(error[comm.rank()].begin(), error[comm.rank()].begin() + count);
+      EXPECT_LT(relative_error(doubles(strategy->state(0)[1].values), own), 1e-4) << "step " << step;
+      for (auto& each : now) each = doubles(weights);
+    }
+  });
+}
+
+TEST(SparseOuterSteps, AreThoseOfTheirFormula) {
+  expect_formula(kSparse);
+  expect_formula(kSparseExact);
+}
+
+TEST(SparseOuterSteps, GiveTheSameBitsInEveryStage) {
+  for (const SparseOuterStepOptions& sparse : {kSparse, kSparseExact})
+    for (const auto& [n, group, dtype] :
+         std::vector<std::tuple<int, int, DType>>{{4, 2, DType::bf16}, {3, 1, DType::f32}}) {
+      GroupRun run{.ranks = n, .group = group, .options = with_sparse(0, sparse), .dtype = dtype};
+      const GroupResult expected = trained_in_groups(run);
+      run.delays = 3;
+      for (const int number : {0, 1, 2, 3}) {
+        run.options = with_sparse(number, sparse);
+        EXPECT_TRUE(trained_in_groups(run).weights == expected.weights)
+            << make_sparse_outer_steps(sparse)->describe() << ", " << n << " ranks, stage " << number << ", " << dtype;
+      }
+    }
+}
+
+TEST(SparseOuterSteps, BringGroupsTogether) {
+  for (const int steps : {6, 7}) {
+    const GroupResult result =
+        trained_in_groups({.ranks = 4, .group = 2, .steps = steps, .options = with_sparse(1, kSparse)});
+    EXPECT_EQ(result.weights[0], result.weights[1]);
+    EXPECT_EQ(result.weights[0] == result.weights[2], steps % kSparse.every == 0);
+  }
+}
+
+TEST(SparseOuterSteps, GoOnInTheMiddleOfAWindowToTheSameBits) {
+  for (const int number : {0, 3})
+    for (const int stop : {1, 3, 5})
+      run_ranks(4, [&](Communicator& comm) {
+        const ShardedOptions options = with_sparse(number, kSparse, 2);
+        UnitNet whole_net, first_net, second_net;
+        Sharded whole(whole_net, testing::context(1), comm, make_adamw(), options);
+        Sharded first(first_net, testing::context(1), comm, make_adamw(), options);
+        for (int step = 0; step < 8; ++step) train_step(whole, whole_net, comm, step, DType::f32, 1e-2);
+        for (int step = 0; step < stop; ++step) train_step(first, first_net, comm, step, DType::f32, 1e-2);
+        Sharded second(second_net, testing::context(1), comm, make_adamw(), options);
+        second.load_weights(first.weights());
+        second.load_optimizer_state(first.optimizer_state(), first.state());
+        second.load_strategy_state(first.strategy_state());
+        for (int step = stop; step < 8; ++step) train_step(second, second_net, comm, step, DType::f32, 1e-2);
+        EXPECT_TRUE(whole_values(second) == whole_values(whole)) << "stage " << number << ", stopped after " << stop;
+      });
+}
+
+TEST(SparseOuterSteps, SendAndKeepWhatThePlanSays) {
+  for (const SparseOuterStepOptions& sparse : {kSparse, kSparseExact})
+    for (const int number : {0, 2, 3}) {
+      const ShardedOptions options = with_sparse(number, sparse, 2);
+      const int windows = 2, steps = static_cast<int>(sparse.every * windows);
+      UnitNet planned;
+      const RankPlan plan = plan_rank(lay_out(planned, shard_ranks(options, 4)), *make_adamw(), options, 4, 0);
+      EXPECT_EQ(plan.traffic.strategy_steps, sparse.every);
+      const GroupResult result = trained_in_groups({.ranks = 4, .group = 2, .steps = steps, .options = options});
+      EXPECT_EQ(result.across, windows * plan.traffic.strategy);
+      run_ranks(4, [&](Communicator& comm) {
+        UnitNet net;
+        const Context context = testing::context(1);
+        Sharded engine(net, context, comm, make_adamw(), options);
+        for (int step = 0; step < steps; ++step) train_step(engine, net, comm, step, DType::f32, 1e-2);
+        if (comm.rank() == 0) {
+          EXPECT_EQ(static_cast<std::int64_t>(context.memory()[Purpose::optimizer].current), plan.memory.optimizer);
+        }
+      });
+    }
+}
+
+TEST(SparseOuterSteps, RefuseWhatMakesNoSense) {
+  for (const SparseOuterStepOptions& wrong :
+       {SparseOuterStepOptions{.every = 0}, SparseOuterStepOptions{.rate = 0}, SparseOuterStepOptions{.decay = 2},
+        SparseOuterStepOptions{.chunk = 0}, SparseOuterStepOptions{.chunk = 8, .keep = 9},
+        SparseOuterStepOptions{.bits = 3}})
+    EXPECT_THROW(make_sparse_outer_steps(wrong), Error);
+}
+
+}  // namespace
+}  // namespace keel
