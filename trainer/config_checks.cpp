@@ -150,9 +150,7 @@ void ConfigResolver::check_virtual_ranks() {
   const auto refuse = [&](bool holds, std::string_view key, std::string_view why) {
     require(holds, {key, kKey}, concat("does not go together with sharding.virtual_ranks: ", why));
   };
-  ShardedOptions options{.compression = config_.gradient_compression, .sharding = sharding};
-  const bool names_wire = sharding.wire != ShardingConfig::Number::automatic;
-  if (names_wire) options.wire = sharding.wire == ShardingConfig::Number::fp32 ? DType::f32 : DType::bf16;
+  ShardedOptions options{.wire = sharding.wire, .compression = config_.gradient_compression, .sharding = sharding};
   if (config_.text("outer.type") != "none") options.strategy = [] { return nullptr; };  // there is one, that is all
   for (const VirtualRankConflict& each :
        conflicts_of_virtual_ranks(options, find_optimizer(config_.optimizer.type).requirements))
