@@ -209,7 +209,8 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
     plan.memory.gradient += unit.gradients_kept() * gradient_bytes;
     if (const std::int64_t kept = unit.reduction.state; kept > 0) {
       plan.memory.undelivered += kept;
-      plan.memory.checkpoint += kept - 4 * (unit.whole - count_parameters(layout[i], {0, unit.whole}));
+      const Span residual = unit.reduction.residual;
+      plan.memory.checkpoint += kept - 4 * (residual.count() - count_parameters(layout[i], residual));
     }
     const std::int64_t of_parameters = kept_of_parameters(layout[i], optimizer, options.groups, unit.owned, wide);
     const std::int64_t state = unit.owned.count() * state_bytes + of_parameters;
