@@ -28,6 +28,7 @@ class OptimizerMemory {
     int sharers = 1;           // how many of them, from the first on, have all shards
     Communicator& shards;      // the ranks that shards are spread over
     bool is_sharded = false;   // each updates its shards alone
+    MatrixWork matrices = MatrixWork::dealt;
   };
   // Units, optimizer and communicator must outlive it.
   OptimizerMemory(const Units& units, const Optimizer& optimizer, const GroupRule& groups, const Site& site);

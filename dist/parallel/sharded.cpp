@@ -69,9 +69,10 @@ Sharded::Sharded(Module& model, const Context& context, std::unique_ptr<Communic
   const int sharers = groups_->place().ranks;
   const DType dtype = options_.policy.parameter == DType::f64 ? DType::f64 : DType::f32;
   decision_.emplace(context_, deciders, options_);
-  memory_.emplace(units_, *optimizer_, options_.groups,
-                  OptimizerMemory::Site{context_, offloads_, dtype, deciders, sharers, groups_->axes().shards,
-                                        kShardingStages[options_.sharding.stage].optimizer});
+  memory_.emplace(
+      units_, *optimizer_, options_.groups,
+      OptimizerMemory::Site{context_, offloads_, dtype, deciders, sharers, groups_->axes().shards,
+                            kShardingStages[options_.sharding.stage].optimizer, options_.sharding.matrices});
   if (optimizer_->requirements().closure) {
     dots_.emplace(1, memory_->context(), context_, *control_, sharers);
     losses_.emplace(1, memory_->context(), context_, *control_, size());

@@ -76,6 +76,11 @@ constexpr OptionKey<ShardingOptions> kShardingKeys[] = {
      .same_numbers = false,
      .help = "What weights are gathered as, and computed with, under every strategy; int8, int4: blocks of 256 whole "
              "numbers with a scale. The optimizer keeps the exact ones. Published as qwZ."},
+    {.key = "matrices",
+     .member = &ShardingOptions::matrices,
+     .help = "Who makes the matrices of Muon orthogonal; dealt: each matrix one rank, which sends the result to the "
+             "others; everyone: every rank those that it has a part of, so that nothing is sent back. `keel plan` says "
+             "what each costs. The bits are the same."},
     {.key = "strict",
      .member = &ShardingOptions::strict,
      .help = "A weight that the loss does not depend on is an error; false: its gradient is zero."},
