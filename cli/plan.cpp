@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <cmath>
 #include <filesystem>
 #include <iostream>
 #include <memory>
@@ -76,6 +77,8 @@ struct Row {
   std::string name;
   RankPlan plan;
   std::optional<RankPlan> each_backward = {};  // where whole gradients wait for the last micro-batch, without that
+  // Of an optimizer that transforms matrices: by their owners, and by everyone.
+  std::optional<RankPlan> dealt = {}, by_everyone = {};
 };
 
 // `auto` asks a processor how fast it is; a plan does not know which one.
@@ -98,6 +101,13 @@ std::vector<Row> plan_rows(Config config, const StackModels& models, int ranks, 
       Config each = config;
       each.sharding.accumulation = Accumulation::each_backward;
       rows.back().each_backward = plan_run(each, models, ranks);
+    }
+    if (ranks > 1 && find_optimizer(config.optimizer.type).requirements.matrices) {
+      Config other = config;
+      for (const MatrixWork work : {MatrixWork::dealt, MatrixWork::everyone}) {
+        other.sharding.matrices = work;
+        (work == MatrixWork::dealt ? rows.back().dealt : rows.back().by_everyone) = plan_run(other, models, ranks);
+      }
     }
     if (!all_stages) break;
   }
@@ -142,6 +152,25 @@ void print_plan(const RankPlan& plan, const std::string& name) {
   print_copy(plan.memory);
 }
 
+// Which way to transform matrices is cheaper: by bytes that are sent and operations of the rank.
+std::string cheaper_matrices(const RankPlan& dealt, const RankPlan& everyone) {
+  const std::int64_t bytes = dealt.traffic.matrices - everyone.traffic.matrices,
+                     operations = everyone.matrix_operations - dealt.matrix_operations;
+  if (bytes >= 0 && operations <= 0) return "everyone is cheaper";
+  if (bytes <= 0 && operations >= 0) return "dealt is cheaper";
+  const double worth = std::abs(static_cast<double>(operations) / static_cast<double>(bytes));
+  return fmt::format("{} is cheaper where a rank does more than {:.0f} operations while it sends a byte",
+                     bytes > 0 ? "everyone" : "dealt", worth);
+}
+
+void print_matrices(const RankPlan& dealt, const RankPlan& everyone) {
+  fmt::print(
+      "  of matrices (sharding.matrices) dealt sends {} and does {:.3g} operations, everyone {} and {:.3g}: {}\n",
+      size_or_dash(dealt.traffic.matrices), static_cast<double>(dealt.matrix_operations),
+      size_or_dash(everyone.traffic.matrices), static_cast<double>(everyone.matrix_operations),
+      cheaper_matrices(dealt, everyone));
+}
+
 MemoryPlan memory_of(const MeasuredRun& run) {
   return {.parameter = run.parameter,
           .gradient = run.gradient,
@@ -168,6 +197,7 @@ Json to_json(const RankPlan& plan) {
   json["gather_bytes"] = plan.traffic.gathers;
   json["reduction_bytes"] = plan.traffic.reductions;
   json["matrix_bytes"] = plan.traffic.matrices;
+  json["matrix_operations"] = plan.matrix_operations;
   json["control_bytes"] = plan.traffic.control;
   json["offload_bytes"] = plan.traffic.offload;
   json["strategy_bytes"] = plan.traffic.strategy;
@@ -214,6 +244,7 @@ void print_text(const Config& config, const ModelSize& model, int ranks, bool ch
   print_header();
   for (const Row& row : rows) {
     print_plan(row.plan, row.name);
+    if (row.dealt && row.by_everyone) print_matrices(*row.dealt, *row.by_everyone);
     if (!row.each_backward) continue;
     fmt::print(
         "  whole gradients, {}, until the last micro-batch; sharding.accumulation=each_backward has {} at once\n"

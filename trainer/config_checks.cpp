@@ -133,10 +133,11 @@ void ConfigResolver::check_compression() {
       !kind.wire || !config_.sharding.wire, {kKey, "sharding.wire"},
       concat(kind.name, " says in which numbers gradients travel, and so does sharding.wire; remove one of the two"));
   const bool is_coded = kind.feedback || kind.codec;
-  require(!is_coded || config_.sharding.group == 0, {kKey, "sharding.group"},
-          concat(kind.name,
-                 " is not offered with groups of ranks: their sums are summed again, and nobody would keep "
-                 "what that leaves out"));
+  const bool codes_groups = kind.feedback && kind.codec && config_.text("outer.type") == "none";
+  require(!is_coded || codes_groups || config_.sharding.group == 0, {kKey, "sharding.group"},
+          concat(kind.name, " is not offered with groups of ranks",
+                 kind.feedback && kind.codec ? " that take outer steps"
+                                             : ": across groups gradients travel as codes of int8, int4 or topk"));
   require(!config_.sharding.secondary || config_.sharding.subgroup > 0, {"sharding.secondary", "sharding.subgroup"},
           "secondary shards are those of subgroups; set sharding.subgroup to the ranks of a node");
 }

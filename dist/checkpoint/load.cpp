@@ -21,12 +21,13 @@ std::string other_optimizer(const std::string& folder, const Sharded& engine) {
   return concat("'", folder, "' has no state of ", engine.optimizer().name(), " for this model");
 }
 
-// Fewer ranks take over what several have not delivered; of more ranks the first do.
+// Each rank, or group of ranks, those that it had. Fewer of them take over what several have not delivered; of more
+// ranks the first do.
 std::vector<TensorParts> residuals_of(const ExtentReader& reader, const Manifest& manifest, const Sharded& engine) {
   std::vector<TensorParts> mine;
   const std::vector<std::string> sections = manifest.sections("compression.");
-  for (auto r = static_cast<std::size_t>(engine.rank()); r < sections.size();
-       r += static_cast<std::size_t>(engine.size()))
+  const Sharded::ResidualPlace place = engine.residual_place();
+  for (auto r = static_cast<std::size_t>(place.number); r < sections.size(); r += static_cast<std::size_t>(place.count))
     mine.push_back(reader.read(sections[r], engine.context().host()));
   return mine;
 }

@@ -88,7 +88,7 @@ std::vector<Section> sections_of(const Sharded& engine, FileNumber number, std::
           {each.section, file_name(each.section, number.index, number.count), each.parts, {{"format", "keel"}}});
   }
   if (engine.size() > 1 && engine.options().compression.kind().feedback)
-    sections.push_back({concat("compression.", engine.rank()),
+    sections.push_back({concat("compression.", engine.residual_place().number),
                         file_name("compression", engine.rank(), engine.size()),
                         engine.compression_state(),
                         {{"format", "keel"}}});

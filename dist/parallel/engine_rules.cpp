@@ -47,9 +47,11 @@ void check_engine(std::span<const FlatBuffer> layout, const ShardedOptions& opti
              "one group of all ranks has no other one to tell anything; set sharding.group to fewer than the ", ranks,
              " ranks");
   if (options.compression.kind().codec || options.compression.kind().feedback) {
-    KEEL_CHECK(place_of(options, ranks, 0).groups == 1, "gradient compression ", options.compression.kind().name,
-               " is not offered with groups of ranks: their sums are summed again, and nobody would keep what that "
-               "leaves out");
+    const bool codes_groups = options.compression.kind().codec && options.compression.kind().feedback;
+    KEEL_CHECK(place_of(options, ranks, 0).groups == 1 || (codes_groups && !options.strategy), "gradient compression ",
+               options.compression.kind().name, " is not offered with groups of ranks",
+               options.strategy ? " that take outer steps"
+                                : ": across groups gradients travel as codes of int8, int4 or topk");
     KEEL_CHECK(options.policy.parameter != DType::f64, "gradient compression is for fp32 and narrower numbers");
   }
   if (options.sharding.tunes() && optimizer.requirements().closure)

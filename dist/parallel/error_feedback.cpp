@@ -9,13 +9,17 @@ namespace keel {
 ErrorFeedback::ErrorFeedback(const Context& context, std::int64_t count, Purpose purpose)
     : states_{zeros(context, {count}, DType::f32, purpose)} {}
 
+void ErrorFeedback::begin_step() {
+  if (!before_.empty()) return;
+  for (const Tensor& state : states_) {
+    before_.push_back(empty(state.context(), state.shape(), state.dtype(), Purpose::bucket));
+    kernels::copy_into(before_.back(), state);
+  }
+}
+
 const Tensor& ErrorFeedback::add(const Tensor& gradient, double scale, double decay) {
   scale_ = scale;
-  if (before_.empty())
-    for (const Tensor& state : states_) {
-      before_.push_back(empty(state.context(), state.shape(), state.dtype(), Purpose::bucket));
-      kernels::copy_into(before_.back(), state);
-    }
+  begin_step();
   if (scale * decay != 1) kernels::scale(residual(), scale * decay);
   kernels::accumulate(residual(), gradient);
   return residual();

@@ -19,6 +19,8 @@ class ErrorFeedback {
   // For a gradient of so many numbers. `purpose`: what the memory of the residual counts as.
   ErrorFeedback(const Context& context, std::int64_t count, Purpose purpose = Purpose::gradient);
 
+  // Keeps what there is before the step, unless the step has begun already. add() does it, too.
+  void begin_step();
   // `decay` of the residual and the gradient, each `scale` times the true one, added up. Whoever sends them leaves
   // there what is not sent.
   const Tensor& add(const Tensor& gradient, double scale, double decay = 1);

@@ -21,8 +21,8 @@ ParameterGroup group_of(const GroupRule& groups, const Segment& segment) {
 }
 
 MatrixDeal::MatrixDeal(std::span<const FlatBuffer* const> layout, const Optimizer& optimizer, const GroupRule& groups,
-                       int ranks, bool sharded, DType dtype)
-    : ranks_(ranks), sharded_(sharded && ranks > 1), dtype_(optimizer.matrix_dtype(dtype)) {
+                       int ranks, bool sharded, DType dtype, MatrixWork work)
+    : ranks_(ranks), sharded_(sharded && ranks > 1), dtype_(optimizer.matrix_dtype(dtype)), work_(work) {
   std::int64_t before = 0;
   for (std::size_t unit = 0; unit < layout.size(); ++unit) {
     padded_.push_back(layout[unit]->padded);
@@ -53,6 +53,10 @@ Span MatrixDeal::piece(const DealtMatrix& matrix, int rank) const {
   return {begin, std::clamp(shard.end, begin, matrix.place.end)};
 }
 
+bool MatrixDeal::transforms(int rank, const DealtMatrix& matrix) const {
+  return by_everyone() ? piece(matrix, rank).count() > 0 : matrix.owner == rank;
+}
+
 std::int64_t MatrixDeal::owned(int rank) const {
   std::int64_t count = 0;
   for (const DealtMatrix& matrix : matrices_) count += piece(matrix, rank).count();
@@ -61,7 +65,7 @@ std::int64_t MatrixDeal::owned(int rank) const {
 
 std::int64_t MatrixDeal::dealt(int rank) const {
   std::int64_t count = 0;
-  for (const DealtMatrix& matrix : matrices_) count += matrix.owner == rank ? matrix.place.count() : 0;
+  for (const DealtMatrix& matrix : matrices_) count += transforms(rank, matrix) ? matrix.place.count() : 0;
   return count;
 }
 
@@ -73,8 +77,21 @@ std::int64_t MatrixDeal::most_dealt() const {
 
 std::int64_t MatrixDeal::exchanged(int from, int to) const {
   std::int64_t count = 0;
-  for (const DealtMatrix& matrix : matrices_) count += matrix.owner == to ? piece(matrix, from).count() : 0;
+  for (const DealtMatrix& matrix : matrices_) count += transforms(to, matrix) ? piece(matrix, from).count() : 0;
   return count;
+}
+
+std::int64_t MatrixDeal::sent(int from) const {
+  std::int64_t count = 0;
+  for (int to = 0; to < ranks_; ++to) count += exchanged(from, to);
+  return count;
+}
+
+std::int64_t MatrixDeal::operations(const Optimizer& optimizer, int rank) const {
+  std::int64_t operations = 0;
+  for (const DealtMatrix& matrix : matrices_)
+    if (transforms(rank, matrix)) operations += optimizer.transform_operations(matrix.rows, matrix.columns);
+  return operations;
 }
 
 }  // namespace keel

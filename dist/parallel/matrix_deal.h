@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "keel/dist/comm/schedule.h"
+#include "keel/dist/parallel/sharding.h"
 #include "keel/nn/flat_buffer.h"
 #include "keel/optim/optimizer.h"
 
@@ -30,10 +31,11 @@ class MatrixDeal {
   // the rank with the least to do so far: rows * columns * the smaller of both. Where units are not `sharded`, every
   // rank owns all elements. `dtype` is that of weights in the optimizer.
   MatrixDeal(std::span<const FlatBuffer* const> layout, const Optimizer& optimizer, const GroupRule& groups, int ranks,
-             bool sharded, DType dtype);
+             bool sharded, DType dtype, MatrixWork work = MatrixWork::dealt);
 
   int ranks() const { return ranks_; }
   bool sharded() const { return sharded_; }
+  bool by_everyone() const { return work_ == MatrixWork::everyone; }
   DType dtype() const { return dtype_; }  // in which matrices travel and are transformed
   const std::vector<DealtMatrix>& matrices() const { return matrices_; }
 
@@ -41,17 +43,23 @@ class MatrixDeal {
   std::int64_t number_of(std::size_t unit, std::int64_t element) const { return before_[unit] + element; }
   // The elements of a matrix that a rank owns, as those of its unit.
   Span piece(const DealtMatrix& matrix, int rank) const;
+  // Whether a rank transforms it: its owner, or everyone who has a piece.
+  bool transforms(int rank, const DealtMatrix& matrix) const;
   // Of all matrices: elements that a rank owns, and elements of matrices that it transforms.
   std::int64_t owned(int rank) const;
   std::int64_t dealt(int rank) const;
   std::int64_t most_dealt() const;
-  // Elements that one rank sends to another to be transformed; as many come back.
+  // Elements that one rank sends to another to be transformed, or to all; from owners as many come back.
   std::int64_t exchanged(int from, int to) const;
+  std::int64_t sent(int from) const;
+  // In which a rank transforms its matrices.
+  std::int64_t operations(const Optimizer& optimizer, int rank) const;
 
  private:
   int ranks_;
   bool sharded_;
   DType dtype_;
+  MatrixWork work_;
   std::vector<std::int64_t> padded_, before_;  // by unit: its elements, and those that are trained in the units before
   std::vector<DealtMatrix> matrices_;
 };

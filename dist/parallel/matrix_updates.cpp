@@ -40,7 +40,7 @@ void MatrixUpdates::end(std::span<ParameterRange> ranges) const {
 void MatrixUpdates::run(std::span<const ParameterRange> ranges, const StepInput& input) {
   optimizer_.prepare(ranges, input);
   if (deal_.sharded()) run_sharded(ranges);
-  else if (ranks_.size() > 1) run_whole(ranges);
+  else if (ranks_.size() > 1 && !deal_.by_everyone()) run_whole(ranges);
   else run_alone(ranges);
 }
 
@@ -96,14 +96,14 @@ void MatrixUpdates::run_whole(std::span<const ParameterRange> ranges) {
 // What goes to a rank lies in the order of its matrices, and so does what comes from each rank.
 void MatrixUpdates::run_sharded(std::span<const ParameterRange> ranges) {
   const std::vector<DealtMatrix>& matrices = deal_.matrices();
-  const Tensor mine = buffer(deal_.owned(ranks_.rank()), Purpose::bucket),
+  const Tensor mine = buffer(deal_.sent(ranks_.rank()), Purpose::bucket),
                dealt = buffer(deal_.dealt(ranks_.rank()), Purpose::bucket);
   const auto for_pieces = [&](const auto& call) {
     std::int64_t at = 0;
-    for (int owner = 0; owner < ranks_.size(); ++owner)
+    for (int to = 0; to < ranks_.size(); ++to)
       for (std::size_t i = 0; i < matrices.size(); ++i) {
         const std::int64_t count = pieces_[i].place.count();
-        if (matrices[i].owner != owner || count == 0) continue;
+        if (!deal_.transforms(to, matrices[i]) || count == 0) continue;
         call(own_piece(i, ranges), mine.slice(0, at, at + count));
         at += count;
       }
@@ -111,8 +111,20 @@ void MatrixUpdates::run_sharded(std::span<const ParameterRange> ranges) {
   for_pieces([](const Tensor& own, const Tensor& sent) { kernels::copy_into(sent, own); });
   exchange(mine, dealt, /*back=*/false);
   transform_pieces(dealt);
+  if (deal_.by_everyone()) return take_own(dealt, ranges);
   exchange(mine, dealt, /*back=*/true);
   for_pieces([](const Tensor& own, const Tensor& sent) { kernels::copy_into(own, sent); });
+}
+
+// The results of this rank's own pieces, among what has come from all ranks.
+void MatrixUpdates::take_own(const Tensor& received, std::span<const ParameterRange> ranges) const {
+  std::int64_t at = 0;
+  for (int rank = 0; rank < ranks_.rank(); ++rank) at += deal_.exchanged(rank, ranks_.rank());
+  for (std::size_t i = 0; i < pieces_.size(); ++i) {
+    const std::int64_t count = pieces_[i].place.count();
+    if (count > 0) kernels::copy_into(own_piece(i, ranges), received.slice(0, at, at + count));
+    at += count;
+  }
 }
 
 // Replaces the pieces of this rank's matrices, which have come from all ranks, by those of the results.
@@ -120,7 +132,7 @@ void MatrixUpdates::transform_pieces(const Tensor& received) const {
   std::vector<std::int64_t> at(1, 0);  // by rank, where its next piece begins
   for (int rank = 0; rank < ranks_.size(); ++rank) at.push_back(at.back() + deal_.exchanged(rank, ranks_.rank()));
   for (const DealtMatrix& matrix : deal_.matrices()) {
-    if (matrix.owner != ranks_.rank()) continue;
+    if (!deal_.transforms(ranks_.rank(), matrix)) continue;
     const Tensor whole = buffer(matrix.place.count(), Purpose::workspace);
     std::vector<std::pair<Tensor, Span>> pieces;
     for (int rank = 0; rank < ranks_.size(); ++rank) {

@@ -11,8 +11,9 @@
 namespace keel {
 
 // Every rank prepares the elements that it owns. Of sharded units the pieces of a matrix travel to its owner, which
-// transforms it once and sends the pieces of the result back. Where every rank owns all elements, one all-gather brings
-// the results together. Elements are rounded to the dtype in which they travel in every stage, also where nothing does,
+// transforms it once and sends the pieces of the result back; or to everyone who has a piece, and nothing comes back.
+// Where every rank owns all elements, one all-gather brings the results of owners together; everyone needs nothing.
+// Elements are rounded to the dtype in which they travel in every stage, also where nothing does,
 // so all stages and numbers of ranks transform the same bits.
 class MatrixUpdates {
  public:
@@ -44,6 +45,7 @@ class MatrixUpdates {
   void run_alone(std::span<const ParameterRange> ranges);
   void run_whole(std::span<const ParameterRange> ranges);
   void transform_pieces(const Tensor& received) const;
+  void take_own(const Tensor& received, std::span<const ParameterRange> ranges) const;
   void exchange(const Tensor& mine, const Tensor& dealt, bool back);
 
   const Optimizer& optimizer_;

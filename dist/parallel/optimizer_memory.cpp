@@ -36,7 +36,7 @@ void OptimizerMemory::make_matrices(const GroupRule& groups, const Site& site) {
   if (!optimizer_.requirements().matrices) return;
   std::vector<const FlatBuffer*> layout;
   for (const auto& unit : units_) layout.push_back(&unit->layout());
-  MatrixDeal deal(layout, optimizer_, groups, site.shards.size(), site.is_sharded, dtype_);
+  MatrixDeal deal(layout, optimizer_, groups, site.shards.size(), site.is_sharded, dtype_, site.matrices);
   matrices_.emplace(optimizer_, std::move(deal), ranges_, context_, site.context, site.shards);
 }
 

@@ -29,6 +29,7 @@ class OptimizerMemory {
     Communicator& shards;      // the ranks that shards are spread over
     bool is_sharded = false;   // each updates its shards alone
     int virtual_ranks = 1;     // of each rank; sums are measured of the shard of each
+    MatrixWork matrices = MatrixWork::dealt;
   };
   // Units, optimizer and communicator must outlive it.
   OptimizerMemory(const Units& units, const Optimizer& optimizer, const GroupRule& groups, const Site& site);

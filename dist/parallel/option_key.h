@@ -18,9 +18,9 @@ template <class Options>
 struct OptionKey {
   template <class T>
   using Of = T Options::*;
-  using Member =
-      std::variant<Of<bool>, Of<int>, Of<std::int64_t>, Of<std::uint64_t>, Of<double>, Of<std::optional<DType>>,
-                   Of<Accumulation>, Of<WeightCode>, Of<Compression::Type>, Of<Compression::Bits>, Of<ClipBy>>;
+  using Member = std::variant<Of<bool>, Of<int>, Of<std::int64_t>, Of<std::uint64_t>, Of<double>,
+                              Of<std::optional<DType>>, Of<Accumulation>, Of<WeightCode>, Of<MatrixWork>,
+                              Of<Compression::Type>, Of<Compression::Bits>, Of<ClipBy>>;
 
   std::string_view key;  // in its section
   Member member;
@@ -43,6 +43,7 @@ struct OptionKey {
 inline constexpr std::string_view kOptionDTypes[] = {"auto", "fp32", "bf16", "fp16"};
 constexpr std::span<const std::string_view> names_of(Accumulation) { return kAccumulations; }
 constexpr std::span<const std::string_view> names_of(WeightCode) { return kWeightCodes; }
+constexpr std::span<const std::string_view> names_of(MatrixWork) { return kMatrixWorks; }
 constexpr std::span<const std::string_view> names_of(ClipBy) { return kClipBys; }
 constexpr std::span<const std::string_view> names_of(Compression::Bits) { return kCompressionBits; }
 std::span<const std::string_view> names_of(Compression::Type);

@@ -12,7 +12,8 @@ namespace {
 using StageKind = ReductionStage::Kind;
 
 // Each rank's payload of shard i goes to rank i, or to all. Inside a subgroup a rank gets those of all shards whose
-// owners have its place in theirs. Sums are taken in fp32 in the order of ranks.
+// owners have its place in theirs. Across groups a rank's payload is of all that it has of its group's sum. Sums are
+// taken in fp32 in the order of ranks.
 class PayloadStage : public RunningStage {
  public:
   PayloadStage(StageKind kind, const StageSite& site)
@@ -20,14 +21,16 @@ class PayloadStage : public RunningStage {
         site_(site),
         codec_(codec_of(site.site.compression)),
         ranks_(axis_of(kind, site.site.axes)),
-        part_(site.split.shard.count()) {}
+        part_(kind == StageKind::gather_replicas ? site.split.reduction.residual.count() : site.split.shard.count()) {}
 
   Work begin(const Tensor& numbers, const Tensor&) override {
     const Context& context = site_.site.context;
-    const bool gathers = kind_ == StageKind::gather_payloads;
+    const bool gathers = kind_ == StageKind::gather_payloads || kind_ == StageKind::gather_replicas;
     {
       const WorkTimer::Scope timing(site_.timer);
-      const std::int64_t shards = kind_ == StageKind::scatter_across ? ranks_.size() : site_.site.axes.shards.size();
+      const std::int64_t shards = kind_ == StageKind::gather_replicas  ? 1
+                                  : kind_ == StageKind::scatter_across ? ranks_.size()
+                                                                       : site_.site.axes.shards.size();
       sent_ = empty(context, {shards * bytes()}, DType::u8, Purpose::bucket);
       // What is left out stays in the numbers, which nobody reads any more unless they are a residual.
       kernels::encode({rows_of(kernels::cast(numbers, DType::f32), 0, shards), rows_of(sent_, 0, shards), codec_});
@@ -45,6 +48,7 @@ class PayloadStage : public RunningStage {
     sent_ = received_ = {};
     // Blocks of numbers reach into gaps and padding, which stay zero whatever arrives.
     if (kind_ == StageKind::gather_payloads) site_.layout.clear_gaps(0, sum);
+    else if (kind_ == StageKind::gather_replicas) site_.layout.clear_gaps(site_.split.reduction.residual.begin, sum);
     else if (kind_ != StageKind::scatter_inside) site_.layout.clear_gaps(site_.split.shard.begin, sum);
     return sum;
   }
@@ -57,9 +61,10 @@ class PayloadStage : public RunningStage {
   }
 
   static Communicator& axis_of(StageKind kind, const Axes& axes) {
-    return axes[kind == StageKind::scatter_inside   ? Axis::inside
-                : kind == StageKind::scatter_across ? Axis::across
-                                                    : Axis::shards];
+    return axes[kind == StageKind::scatter_inside    ? Axis::inside
+                : kind == StageKind::scatter_across  ? Axis::across
+                : kind == StageKind::gather_replicas ? Axis::replicas
+                                                     : Axis::shards];
   }
   // Payloads by subgroup and place, as payloads by place and subgroup.
   Tensor by_place(const Tensor& payloads, std::int64_t shards) const {

@@ -75,9 +75,10 @@ std::int64_t kept_of_parameters(const FlatBuffer& buffer, const Optimizer& optim
 // What a rank has of matrices at the end of a step.
 std::int64_t matrix_bytes(const MatrixDeal& deal, int rank, bool offloaded, std::int64_t wide) {
   const auto width = static_cast<std::int64_t>(size_of(deal.dtype()));
-  const std::int64_t travelling = deal.ranks() == 1 ? 0
-                                  : deal.sharded()  ? deal.owned(rank) + deal.dealt(rank)
-                                                    : deal.ranks() * deal.most_dealt();
+  const std::int64_t travelling = deal.ranks() == 1    ? 0
+                                  : deal.sharded()     ? deal.sent(rank) + deal.dealt(rank)
+                                  : deal.by_everyone() ? 0
+                                                       : deal.ranks() * deal.most_dealt();
   return width * travelling + (offloaded ? 0 : wide * deal.owned(rank));
 }
 
@@ -134,7 +135,7 @@ std::optional<MatrixDeal> plan_matrices(std::span<const FlatBuffer> layout, cons
   std::vector<const FlatBuffer*> units;
   for (const FlatBuffer& unit : layout) units.push_back(&unit);
   return MatrixDeal(units, optimizer, options.groups, ranks, kShardingStages[options.sharding.stage].optimizer,
-                    options.policy.parameter == DType::f64 ? DType::f64 : DType::f32);
+                    options.policy.parameter == DType::f64 ? DType::f64 : DType::f32, options.sharding.matrices);
 }
 
 std::vector<PlannedCollective> matrix_collectives(const MatrixDeal& deal, int rank) {
@@ -143,12 +144,13 @@ std::vector<PlannedCollective> matrix_collectives(const MatrixDeal& deal, int ra
                          .count = deal.ranks() * deal.most_dealt(),
                          .width = static_cast<std::int64_t>(size_of(deal.dtype())),
                          .of_matrices = true};
-  if (!deal.sharded()) return {each};
+  if (!deal.sharded()) return deal.by_everyone() ? std::vector<PlannedCollective>{} : std::vector{each};
   each.kind = CollectiveKind::all_to_all;
   each.stays = deal.exchanged(rank, rank);
   PlannedCollective back = each;
-  each.count = deal.owned(rank);
+  each.count = deal.sent(rank);
   back.count = deal.dealt(rank);
+  if (deal.by_everyone()) return {each};
   return {each, back};
 }
 
@@ -211,7 +213,8 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
     plan.memory.partial_sums += unit.partial_sums() * static_cast<std::int64_t>(size_of(unit.wire));
     if (const std::int64_t kept = unit.reduction.state; kept > 0) {
       plan.memory.undelivered += kept;
-      plan.memory.checkpoint += kept - 4 * (unit.whole - count_parameters(layout[i], {0, unit.whole}));
+      const Span residual = unit.reduction.residual;
+      plan.memory.checkpoint += kept - 4 * (residual.count() - count_parameters(layout[i], residual));
     }
     const std::int64_t of_parameters = kept_of_parameters(layout[i], optimizer, options.groups, unit.owned, wide);
     const std::int64_t state = unit.owned.count() * state_bytes + of_parameters;
@@ -232,6 +235,7 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
     if (unit.gathers_sums()) plan.collectives.push_back(gradient_gather_of(unit));
   }
   const std::optional<MatrixDeal> deal = plan_matrices(layout, optimizer, options, place.ranks);
+  if (deal) plan.matrix_operations = deal->operations(optimizer, place.rank);
   if (deal)
     for (const PlannedCollective& each : matrix_collectives(*deal, place.rank)) plan.collectives.push_back(each);
   if (ranks == 1) plan.collectives.clear();

@@ -25,7 +25,9 @@
 //
 // An optimizer that transforms matrices (keel/dist/parallel/matrix_updates.h) sends pieces of what a rank owns to the
 // owners of matrices, and results back: about 2 (m - m / N) elements of the m = Pm / N that a rank owns of all Pm
-// elements of matrices. In stage 0 it gathers results, (N - 1) times the most that an owner has of them.
+// elements of matrices. In stage 0 it gathers results, (N - 1) times the most that an owner has of them. Where everyone
+// transforms what it has a part of, each piece goes to all ranks with a part of the same matrix, and nothing in stage
+// 0.
 
 #include <cstdint>
 #include <optional>
@@ -81,6 +83,7 @@ struct RankPlan {
   std::int64_t owned = 0;  // weights in Sharded::weights(), without padding
   bool saves = false;      // whether the rank's parts are in checkpoints; others may hold the same
   TrafficPlan traffic;
+  std::int64_t matrix_operations = 0;          // of an optimizer that transforms matrices, in a step
   std::vector<PlannedCollective> collectives;  // of parameters and gradients
 };
 

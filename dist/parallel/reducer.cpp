@@ -9,7 +9,7 @@ namespace keel {
 
 Reducer::Reducer(const FlatBuffer& layout, const UnitSplit& split, const ReducerSite& site)
     : split_(split), site_(site), timer_(site.context) {
-  if (split.reduction.state > 0) feedback_.emplace(site.context, split.whole);
+  if (split.reduction.state > 0) feedback_.emplace(site.context, split.reduction.residual.count());
   const StageSite shared{site_, layout, split, timer_};
   FactorStages factors;
   for (const ReductionStage& stage : split.reduction.stages) {
@@ -18,7 +18,8 @@ Reducer::Reducer(const FlatBuffer& layout, const UnitSplit& split, const Reducer
       case Kind::scatter_payloads:
       case Kind::scatter_inside:
       case Kind::scatter_across:
-      case Kind::gather_payloads: stages_.push_back(make_payload_stage(stage.kind, shared)); break;
+      case Kind::gather_payloads:
+      case Kind::gather_replicas: stages_.push_back(make_payload_stage(stage.kind, shared)); break;
       case Kind::left_factors:
         factors = make_factor_stages(shared);
         stages_.push_back(std::move(factors.left));
@@ -33,15 +34,18 @@ Reducer::Reducer(const FlatBuffer& layout, const UnitSplit& split, const Reducer
 void Reducer::begin(const Tensor& gradient, double scale, const Tensor& into) {
   into_ = into;
   next_ = 0;
-  Tensor numbers = gradient;
-  if (feedback_) {
-    const WorkTimer::Scope timing(timer_);
-    numbers = feedback_->add(gradient, scale);
-  }
-  begin_stage(numbers);
+  scale_ = scale;
+  if (feedback_) feedback_->begin_step();
+  begin_stage(gradient);
 }
 
-void Reducer::begin_stage(const Tensor& numbers) { work_ = stages_[next_++]->begin(numbers, into_); }
+void Reducer::begin_stage(Tensor numbers) {
+  if (feedback_ && next_ == split_.reduction.feedback_stage) {
+    const WorkTimer::Scope timing(timer_);
+    numbers = feedback_->add(numbers, scale_);
+  }
+  work_ = stages_[next_++]->begin(numbers, into_);
+}
 
 void Reducer::wait() {
   const Stopwatch watch(waited_ms_);

@@ -38,7 +38,7 @@ class Reducer {
   double codec_ms() const { return timer_.milliseconds(); }
 
  private:
-  void begin_stage(const Tensor& numbers);
+  void begin_stage(Tensor numbers);
   void wait();
 
   const UnitSplit& split_;
@@ -48,6 +48,7 @@ class Reducer {
   RunningStages stages_;
   Tensor factors_, into_;
   std::size_t next_ = 0;  // stage to begin
+  double scale_ = 1;      // of the gradient that is reduced
   Work work_;
   double waited_ms_ = 0;
 };

@@ -38,7 +38,7 @@ void gather_sums(ReductionPlan& plan, const UnitSplit& split) {
 }
 
 ReductionPlan plan_payloads(const UnitSplit& split, const Codec& codec, int ranks, bool feedback) {
-  ReductionPlan plan{.state = feedback ? kWide * split.whole : 0};
+  ReductionPlan plan{.state = feedback ? kWide * split.whole : 0, .residual = {0, feedback ? split.whole : 0}};
   const std::int64_t payload = ranks * codec.bytes(split.shard.count()), width = width_of(split.wire);
   // Payloads to all, or sums of shards: whatever is less.
   if (split.sums_whole() && payload <= payload / ranks + split.shard.count() * width) {
@@ -69,9 +69,21 @@ ReductionPlan plan_factors(const FlatBuffer& layout, std::int64_t rank) {
     left += part.rows * part.rank - part.rows * part.columns;
     right += part.rank * part.columns;
   }
-  ReductionPlan plan{.state = kWide * (layout.padded + right)};
+  ReductionPlan plan{.state = kWide * (layout.padded + right), .residual = {0, layout.padded}};
   add_stage(plan, StageKind::left_factors, {CollectiveKind::all_reduce, left, kWide}, kWide * left);
   add_stage(plan, StageKind::right_factors, {CollectiveKind::all_reduce, right, kWide}, kWide * (left + right));
+  return plan;
+}
+
+// Inside a group numbers, and across groups payloads of each group's sum: what they leave out is the rank's to keep.
+ReductionPlan plan_coded_groups(const UnitSplit& split, const Codec& codec, int groups) {
+  ReductionPlan plan = plan_sums(split);
+  plan.feedback_stage = plan.stages.size();
+  plan.residual = split.sums_whole() ? Span{0, split.whole} : split.shard;
+  plan.state = kWide * plan.residual.count();
+  const std::int64_t payload = codec.bytes(plan.residual.count());
+  add_stage(plan, StageKind::gather_replicas,
+            {CollectiveKind::all_gather, groups * payload, 1, 1, false, Axis::replicas}, (1 + groups) * payload);
   return plan;
 }
 
@@ -81,6 +93,8 @@ ReductionPlan plan_reduction(const FlatBuffer& layout, const UnitSplit& split, c
                              const RankPlace& place) {
   ReductionPlan plan;
   const bool several = place.ranks > 1;
+  if (place.summed_groups() > 1 && compression.kind().codec)
+    return plan_coded_groups(split, codec_of(compression), place.summed_groups());
   if (several && compression.type == Compression::Type::power_sgd) {
     plan = plan_factors(layout, compression.rank);
   } else if (several && compression.type == Compression::Type::qgz && place.has_subgroups()) {

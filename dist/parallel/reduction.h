@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "keel/dist/comm/schedule.h"
 #include "keel/dist/parallel/compression.h"
 #include "keel/dist/parallel/planned_collective.h"
 
@@ -21,6 +22,7 @@ struct ReductionStage {
     scatter_inside,    // in two steps, over the ranks of a subgroup and then over the subgroups
     scatter_across,
     gather_payloads,  // all shards as such bytes go to all ranks, which add them up
+    gather_replicas,  // what the rank has of its group's sum, as such bytes, goes to those of the other groups
     gather_sums,      // the sums of all shards, in the wire dtype
     left_factors,     // PowerSGD's two collectives
     right_factors,
@@ -35,6 +37,9 @@ struct ReductionPlan {
   std::vector<ReductionStage> stages = {};  // none: the rank is alone
   // Bytes of what compression keeps from step to step. From a step's first stage to its end there is a second copy.
   std::int64_t state = 0;
+  // Where there is a residual: the elements of the unit that it is of, and the stage whose numbers it is added to.
+  Span residual = {};
+  std::size_t feedback_stage = 0;
 };
 
 // Of a dense, trainable unit.

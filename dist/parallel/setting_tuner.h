@@ -6,6 +6,7 @@
 // asks nobody and has no clock: an engine (sharded_tuning.cpp) tells it times and those of the other ranks, so that all
 // ranks go over to the same value after the same step.
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -26,7 +27,7 @@ struct TunedAxis {
   std::string name;
   std::vector<std::string> values;  // two at least
   std::vector<double> ms = {};      // of each value, of the slowest rank; empty: not measured yet
-  std::size_t value = 0;            // in use: until it is measured what was told, then what was chosen
+  std::size_t value = 0;            // in use once the axis has begun; in the end what was chosen
 };
 
 class SettingTuner {
@@ -37,6 +38,8 @@ class SettingTuner {
 
   const std::vector<TunedAxis>& axes() const { return axes_; }
   bool is_over() const { return axis_ == axes_.size(); }
+  // Those that have been measured, and the one that is: the others are to stay as they were told.
+  std::span<const TunedAxis> begun() const { return std::span(axes_).first(std::min(axis_ + 1, axes_.size())); }
 
   // A step took so long with what is in use, and the values for the next may be others. Returns whether all values of
   // an axis have been measured on this rank: then choose() follows.

@@ -34,12 +34,16 @@ Tensor ShardUnit::shard_gradient(int number) const {
 }
 
 TensorPart ShardUnit::part(const Segment& segment, std::string name, const Tensor& owned) const {
-  const Span span = split_.owned;
+  return part(segment, std::move(name), owned, split_.owned);
+}
+
+TensorPart ShardUnit::part(const Segment& segment, std::string name, const Tensor& values, Span span) {
   const std::int64_t begin = std::clamp(segment.offset, span.begin, span.end);
   const std::int64_t end = std::clamp(segment.offset + segment.numel, span.begin, span.end);
-  if (segment.numel == 0) return {std::move(name), segment.shape, 0, owned.slice(0, 0, 0)};
+  if (segment.numel == 0) return {std::move(name), segment.shape, 0, values.slice(0, 0, 0)};
   if (begin >= end) return {std::move(name), segment.shape};
-  return {std::move(name), segment.shape, begin - segment.offset, owned.slice(0, begin - span.begin, end - span.begin)};
+  return {std::move(name), segment.shape, begin - segment.offset,
+          values.slice(0, begin - span.begin, end - span.begin)};
 }
 
 Tensor ShardUnit::counted(const Tensor& owned, Span among) const {

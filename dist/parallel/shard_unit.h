@@ -60,6 +60,8 @@ class ShardUnit {
 
   // The owned part of a parameter, in a tensor of the owned elements; without numbers where this rank owns none of it.
   TensorPart part(const Segment& segment, std::string name, const Tensor& owned) const;
+  // The same of a tensor of the elements `span`.
+  static TensorPart part(const Segment& segment, std::string name, const Tensor& values, Span span);
   // The part of a tensor of the owned elements that this rank counts in norms and sums: its shard, without padding.
   Tensor counted(const Tensor& owned) const { return counted(owned, split_.shard); }
   // The shard of one of this rank's virtual ranks; shard() where it has but one.

@@ -72,7 +72,8 @@ Sharded::Sharded(Module& model, const Context& context, std::unique_ptr<Communic
   decision_.emplace(context_, deciders, virtual_ranks(), options_);
   memory_.emplace(units_, *optimizer_, options_.groups,
                   OptimizerMemory::Site{context_, offloads_, dtype, deciders, sharers, groups_->axes().shards,
-                                        kShardingStages[options_.sharding.stage].optimizer, virtual_ranks()});
+                                        kShardingStages[options_.sharding.stage].optimizer, virtual_ranks(),
+                                        options_.sharding.matrices});
   if (optimizer_->requirements().closure) {
     dots_.emplace(1, memory_->context(), context_, *control_, sharers);
     losses_.emplace(1, memory_->context(), context_, *control_, size());

@@ -220,8 +220,14 @@ class Sharded {
   void check_weights(const TensorParts& weights) const;
   void check_optimizer_state(const TensorParts& state) const;
   // Views of the residuals of this rank's gradients, "residual.<parameter>", and of PowerSGD's factors,
-  // "factor.<parameter>", which are the same on every rank. Whole tensors; none without error feedback.
+  // "factor.<parameter>", which are the same on every rank. Whole tensors, but where groups of ranks send codes of
+  // their sums to each other: then the ranks of a group have them together. None without error feedback.
   TensorParts compression_state() const;
+  // Which of so many whole residuals this rank has, or its part of.
+  struct ResidualPlace {
+    int number = 0, count = 1;
+  };
+  ResidualPlace residual_place() const;
   // Takes over the states of other ranks: residuals are added up. A factor that is missing or has another shape begins
   // anew; a parameter that the model does not have is an Error.
   void load_compression_state(std::span<const TensorParts> states);

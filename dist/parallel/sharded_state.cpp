@@ -1,5 +1,6 @@
 // The numbers of the engine that a checkpoint keeps.
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <utility>
@@ -43,8 +44,8 @@ TensorParts Sharded::compression_state() const {
     if (reducer == nullptr || reducer->feedback() == nullptr) continue;
     const std::vector<Segment>& segments = unit->layout().segments;
     for (const Segment& segment : segments)
-      parts.push_back({concat("residual.", segment.name), segment.shape, 0,
-                       reducer->feedback()->residual().slice(0, segment.offset, segment.offset + segment.numel)});
+      parts.push_back(ShardUnit::part(segment, concat("residual.", segment.name), reducer->feedback()->residual(),
+                                      unit->split().reduction.residual));
     if (!reducer->factors().defined()) continue;
     std::int64_t at = 0;
     for (const LowRank& part : low_rank_parts(unit->layout(), options_.compression.rank)) {
@@ -59,11 +60,17 @@ TensorParts Sharded::compression_state() const {
   return parts;
 }
 
+Sharded::ResidualPlace Sharded::residual_place() const {
+  const RankPlace& place = groups_->place();
+  if (place.summed_groups() == 1) return {rank(), size()};
+  return {rank() / place.ranks, place.groups};
+}
+
 void Sharded::load_compression_state(std::span<const TensorParts> states) {
   wait_until_released();
   std::map<std::string, TensorPart> mine;
   for (const TensorPart& part : compression_state()) {
-    kernels::fill(part.values, 0);
+    if (part.numel() > 0) kernels::fill(part.values, 0);
     mine.emplace(part.name, part);
   }
   for (const TensorParts& state : states)
@@ -76,9 +83,13 @@ void Sharded::load_compression_state(std::span<const TensorParts> states) {
       if (mine.empty()) continue;
       KEEL_CHECK(place->second.shape == part.shape, part.name, " has shape ", part.shape, " instead of ",
                  place->second.shape);
-      const Tensor values = kernels::to(part.values, context_);
-      if (is_factor) kernels::copy_into(place->second.values, values);
-      else kernels::accumulate(place->second.values, values);
+      const TensorPart& here = place->second;
+      const std::int64_t begin = std::max(here.begin, part.begin), end = std::min(here.end(), part.end());
+      if (begin >= end) continue;
+      const auto target = here.values.flatten().slice(0, begin - here.begin, end - here.begin);
+      const Tensor values = kernels::to(part.values.flatten().slice(0, begin - part.begin, end - part.begin), context_);
+      if (is_factor) kernels::copy_into(target, values);
+      else kernels::accumulate(target, values);
     }
 }
 

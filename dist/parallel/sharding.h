@@ -43,6 +43,16 @@ enum class WeightCode : unsigned char { exact, int8, int4 };
 inline constexpr std::string_view kWeightCodes[] = {"exact", "int8", "int4"};
 constexpr std::string_view name_of(WeightCode code) { return kWeightCodes[static_cast<std::size_t>(code)]; }
 
+// Who transforms the matrices of an optimizer that needs whole ones (keel/dist/parallel/matrix_updates.h). Either gives
+// the same bits.
+enum class MatrixWork : unsigned char {
+  dealt,     // each matrix one rank, which sends the result back
+  everyone,  // every rank all those that it has a part of, so that nothing is sent back
+};
+
+inline constexpr std::string_view kMatrixWorks[] = {"dealt", "everyone"};
+constexpr std::string_view name_of(MatrixWork work) { return kMatrixWorks[static_cast<std::size_t>(work)]; }
+
 struct ShardingOptions {
   // Of `bucket`: an engine of several ranks measures in its first steps which sizes of buckets, prefetching and
   // algorithm of the collectives are quickest here (keel/dist/parallel/setting_tuner.h).
@@ -73,6 +83,7 @@ struct ShardingOptions {
   // balanced binary tree over all of them, so bits do not depend on the number of ranks. A power of two that the ranks
   // divide; 0: each rank is its own.
   int virtual_ranks = 0;
+  MatrixWork matrices = MatrixWork::dealt;
   bool offload_optimizer = false;  // masters and optimizer state lie in the processor's memory, and it updates
 
   bool operator==(const ShardingOptions&) const = default;

@@ -85,6 +85,11 @@ constexpr OptionKey<ShardingOptions> kShardingKeys[] = {
          "Bits that do not depend on the number of ranks: rows are dealt to so many virtual ranks, each rank computes "
          "its share of them in turn, and gradients are summed in fp32 along one binary tree. A power of two, which "
          "the ranks, another one, must divide; 0: off. Needs log2(virtual ranks of a rank) more fp32 gradients."},
+    {.key = "matrices",
+     .member = &ShardingOptions::matrices,
+     .help = "Who makes the matrices of Muon orthogonal; dealt: each matrix one rank, which sends the result to the "
+             "others; everyone: every rank those that it has a part of, so that nothing is sent back. `keel plan` says "
+             "what each costs. The bits are the same."},
     {.key = "strict",
      .member = &ShardingOptions::strict,
      .help = "A weight that the loss does not depend on is an error; false: its gradient is zero."},

@@ -50,12 +50,13 @@ class Tracer {
                               .needs = {last},
                               .collective = each});
     };
-    if (collectives.size() == 2) send(collectives.front());
-    TraceNode transform{.name = "transform matrices", .micro_batch = micro_batch_, .needs = {last}};
-    for (const DealtMatrix& matrix : deal.matrices())
-      if (matrix.owner == rank) transform.operations += optimizer.transform_operations(matrix.rows, matrix.columns);
-    last = push_compute(std::move(transform));
-    if (!collectives.empty()) send(collectives.back());
+    const bool gathers_first = deal.by_everyone();
+    if (collectives.size() == 2 || (gathers_first && !collectives.empty())) send(collectives.front());
+    last = push_compute({.name = "transform matrices",
+                         .micro_batch = micro_batch_,
+                         .needs = {last},
+                         .operations = deal.operations(optimizer, rank)});
+    if (!gathers_first && !collectives.empty()) send(collectives.back());
     transformed_ = last;
   }
   void update(bool sends) {

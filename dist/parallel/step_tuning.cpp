@@ -75,8 +75,9 @@ std::vector<TunedAxis> StepTuning::make_axes(const ShardedOptions& options, cons
 }
 
 const TunedAxis* StepTuning::axis(std::string_view name) const {
-  const auto found = std::ranges::find(tuner_.axes(), name, &TunedAxis::name);
-  return found == tuner_.axes().end() ? nullptr : &*found;
+  const std::span<const TunedAxis> begun = tuner_.begun();
+  const auto found = std::ranges::find(begun, name, &TunedAxis::name);
+  return found == begun.end() ? nullptr : &*found;
 }
 
 ShardingOptions StepTuning::sharding() const {

@@ -42,7 +42,7 @@ class StepTuning {
  private:
   std::vector<TunedAxis> make_axes(const ShardedOptions& options, const UnitSchedule& schedule,
                                    std::span<const std::string> algorithms);
-  const TunedAxis* axis(std::string_view name) const;
+  const TunedAxis* axis(std::string_view name) const;  // null where there is none, or it has not begun
 
   Context context_;
   ShardingOptions told_;

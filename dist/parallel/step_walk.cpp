@@ -36,7 +36,7 @@ class Walker {
     for (std::size_t module = 0; module < order_.size(); ++module)
       for (const std::size_t unit : order_[module]) {
         scheduled[unit] = scheduled_unit(layout[unit], units[unit], module);
-        scheduled[unit].leaves = 2;  // a gradient begins and ends
+        scheduled[unit].leaves = 1;  // its gradient is there at once
         roots_[unit] = scheduled[unit].root;
       }
     schedule_ = UnitSchedule(std::move(scheduled), options.sharding);
@@ -85,7 +85,7 @@ class Walker {
     for (const std::size_t unit : trained) note(Kind::backward_begins, unit);
     for (; uses > 1; --uses)
       for (const std::size_t unit : units) note(Kind::backward, unit);
-    for (const std::size_t unit : trained) note(schedule_.leaf_passed(unit));
+    for (const std::size_t unit : trained) note(schedule_.gradient_begins(unit));
     for (const std::size_t unit : units) note(Kind::backward, unit);
     for (const std::size_t unit : trained) note(schedule_.leaf_passed(unit));
   }

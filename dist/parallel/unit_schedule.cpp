@@ -145,10 +145,9 @@ bool UnitSchedule::goes_after_forward(std::size_t module) const {
 UnitSchedule::Actions UnitSchedule::forward_ends(std::size_t module, bool backward_follows) {
   --running_[module];
   const bool may_be_last = next_ == uses_.size();
-  const bool stays = is_soon(module, std::max<std::size_t>(ahead(), 1)) ||
+  awaited_[module] = is_soon(module, std::max<std::size_t>(ahead(), 1)) ||
                      (may_be_last && options_.keep_last_unit && backward_follows);
-  if (stays) awaited_[module] = true;
-  else if (goes_after_forward(module)) release_module(module);
+  if (!awaited_[module] && goes_after_forward(module)) release_module(module);
   return take();
 }
 

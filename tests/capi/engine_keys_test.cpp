@@ -22,9 +22,7 @@ ShardedOptions options_of(const CSettings& settings) {
 TEST(CEngineKeys, AreTakenByTheNamesOfConfigurationsAndReachTheEngine) {
   for (const OtherOption& option : other_options()) {
     const CSettings settings = c_settings({{"strategy", "zero3-fp32"}});
-    if (!option.when_key.empty()) {
-      EXPECT_KEEL(keel_settings_set(settings, option.when_key.c_str(), option.when_value.c_str()));
-    }
+    for (const auto& [key, value] : option.needs) EXPECT_KEEL(keel_settings_set(settings, key.c_str(), value.c_str()));
     const ShardedOptions plain = options_of(settings);
     EXPECT_KEEL(keel_settings_set(settings, option.key.c_str(), option.value.c_str()));
     EXPECT_EQ(differing(plain, options_of(settings)), std::vector{option.key}) << option.value;

@@ -118,7 +118,8 @@ TEST(Compare, FindsTheSameWeightsForEveryBucketAndOnASlowNetwork) {
   const CompareAxes axes{.buckets = {"1K", "16K", "4M"}};
   const auto fast = compare_by(2, config, axes, {.steps = 3, .repeats = 3});
   const auto slow = compare_by(
-      2, config, axes, {.steps = 3, .repeats = 1, .link = {.delay = std::chrono::microseconds(50), .bandwidth = 1e8}});
+      2, config, axes,
+      {.steps = 3, .repeats = 1, .network = {.link = {.delay = std::chrono::microseconds(50), .bandwidth = 1e8}}});
   for (std::size_t i = 0; i < 3; ++i) {
     EXPECT_EQ(fast[i].fingerprint, fast[0].fingerprint) << fast[i].name;
     EXPECT_EQ(slow[i].fingerprint, fast[0].fingerprint) << slow[i].name;

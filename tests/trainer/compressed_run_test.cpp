@@ -64,6 +64,22 @@ TEST(CompressedRun, GoesOnWithMoreAndFewerRanksAndWithoutCompression) {
   EXPECT_THROW(train_by(3, small_run(place, "again", extended(settings, {"resume=" + checkpoint}))), Error);
 }
 
+// Groups keep what they have not delivered across, and ranks their parts of it.
+TEST(CompressedRun, InGroupsGoesOnToTheSameBits) {
+  const TemporaryFolder place;
+  const std::vector<std::string> settings = {"strategy=zero2-fp32", "sharding.group=2",
+                                             "gradient_compression.type=int4"};
+  train_by(4, small_run(place, "whole", settings));
+  train_by(4, small_run(place, "parts", settings), 5);
+  const std::string checkpoint = RunFolder(place / "parts").checkpoint(5);
+  train_by(4, small_run(place, "parts", extended(settings, {"resume=auto"})));
+  EXPECT_TRUE(weights_of(small_run(place, "parts")) == weights_of(small_run(place, "whole")));
+  // Whole residuals of two groups become those of two ranks, and of one group of each of four ranks.
+  train_by(2, small_run(place, "two", extended(settings, {"sharding.group=0", "resume=" + checkpoint})));
+  train_by(4, small_run(place, "four", extended(settings, {"sharding.group=1", "resume=" + checkpoint})));
+  for (const char* run : {"two", "four"}) EXPECT_FALSE(weights_of(small_run(place, run)).empty());
+}
+
 TEST(CompressedRun, IsRefusedWhereItCannotBe) {
   const TemporaryFolder place;
   const auto message = [&](const std::vector<std::string>& settings) {
@@ -72,10 +88,15 @@ TEST(CompressedRun, IsRefusedWhereItCannotBe) {
     } catch (const Error& error) { return std::string(error.what()); }
     return std::string();
   };
-  EXPECT_NE(message({"gradient_compression.type=int8", "sharding.group=2"}).find("nobody would keep"),
-            std::string::npos);
-  EXPECT_NE(message({"gradient_compression.type=qgz", "sharding.group=2"}).find("nobody would keep"),
-            std::string::npos);
+  for (const char* type : {"int8", "int4", "topk"}) {
+    const std::string compressed = concat("gradient_compression.type=", type);
+    EXPECT_EQ(message({compressed, "sharding.group=2"}), "");
+    EXPECT_NE(message({compressed, "sharding.group=2", "outer.type=local_sgd"}).find("that take outer steps"),
+              std::string::npos);
+  }
+  for (const char* type : {"qgz", "powersgd"})
+    EXPECT_NE(message({concat("gradient_compression.type=", type), "sharding.group=2"}).find("int8, int4 or topk"),
+              std::string::npos);
   EXPECT_NE(message({"sharding.secondary=true"}).find("set sharding.subgroup"), std::string::npos);
   EXPECT_NE(message({"gradient_compression.type=bf16", "sharding.wire=fp16"}).find("remove one"), std::string::npos);
   EXPECT_NE(message({"gradient_compression.type=topkk"}).find("did you mean 'topk'"), std::string::npos);

@@ -26,7 +26,7 @@ TEST(EngineKeys, OfTheTablesChangeTheOptionThatTheyNameAndNoOther) {
   EXPECT_GT(options.size(), 25u);
   for (const OtherOption& option : options) {
     std::vector<std::string> settings;
-    if (!option.when_key.empty()) settings.push_back(concat(option.when_key, '=', option.when_value));
+    for (const auto& [key, value] : option.needs) settings.push_back(concat(key, '=', value));
     const ShardedOptions plain = with_settings(settings);
     settings.push_back(concat(option.key, '=', option.value));
     EXPECT_EQ(differing(plain, with_settings(settings)), std::vector{option.key}) << option.value;

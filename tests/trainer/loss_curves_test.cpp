@@ -11,11 +11,11 @@ namespace {
 using namespace testing;
 
 std::vector<LossCurve> curves_by(int n, const std::vector<CurveWish>& wishes, std::int64_t steps,
-                                 const Link& link = {}) {
+                                 const Network& network = {}) {
   std::vector<LossCurve> curves;
   run_ranks(n, [&](Communicator& ranks) {
     Recorder recorder;
-    const auto mine = train_curves(wishes, steps, link, recorder, ranks);
+    const auto mine = train_curves(wishes, steps, network, recorder, ranks);
     if (ranks.rank() == 0) curves = mine;
   });
   return curves;

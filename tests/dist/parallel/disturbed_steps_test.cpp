@@ -161,6 +161,24 @@ std::vector<double> trained_while_sizes_are_tried(Communicator& ranks, int numbe
   return state_of(engine);
 }
 
+// Codes across groups of half the ranks, or of one each.
+std::vector<double> trained_in_coded_groups(Communicator& ranks, int number) {
+  const Context context = testing::context(1);
+  UnitNet net;
+  ShardedOptions options = stage(std::max(number, 1));
+  options.sharding.group = ranks.size() % 2 == 0 ? ranks.size() / 2 : 1;
+  options.compression = {.type = Compression::Type::int4};
+  Sharded engine(net, context, ranks, make_adamw({}), options);
+  for (int step = 0; step < 3; ++step) {
+    const Tensor x = rows(context, step, ranks, 0, 1, 100, DType::f32);
+    engine.backward(mean(square(net(x))), {.weight = x.dim(0)});
+    EXPECT_TRUE(engine.step(1e-2).get().taken);
+  }
+  const std::vector<double> state = state_of(engine);
+  ranks.barrier();  // the other group may have left before the last collectives of this one
+  return state;
+}
+
 constexpr Disturbed kDisturbed[] = {
     {"Lbfgs",
      [](Communicator& ranks, int number) {
@@ -197,6 +215,7 @@ constexpr Disturbed kDisturbed[] = {
     {"OuterSteps", trained_by_outer_steps},
     {"SparseOuterSteps", trained_by_sparse_outer_steps},
     {"FastComponents", trained_by_fast_components},
+    {"CodedGroups", trained_in_coded_groups},
     {"TunedSizes", trained_while_sizes_are_tried},
     {"VirtualRanks",
      [](Communicator& ranks, int number) {

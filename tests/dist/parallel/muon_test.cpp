@@ -8,7 +8,9 @@
 #include <mutex>
 #include <numeric>
 
+#include "keel/dist/comm/decorators.h"
 #include "keel/dist/parallel/matrix_deal.h"
+#include "keel/dist/parallel/plan.h"
 #include "keel/kernels/elementwise.h"
 #include "keel/optim/elementwise.h"
 #include "tests/dist/parallel/sharding_support.h"
@@ -152,6 +154,53 @@ TEST(Muon, GivesTheSameBitsInEveryStageAndByAnyNumberOfRanks) {
   }
 }
 
+TEST(Muon, GivesTheSameBitsWhereEveryoneTransformsWhatItHasAPartOf) {
+  const auto everyone = [](ShardedOptions& options) { options.sharding.matrices = MatrixWork::everyone; };
+  const MuonEnd alone = train_muon({});
+  for (const int ranks : {1, 2, 3, 4})
+    for (const int number : {0, 1, 2, 3})
+      EXPECT_EQ(train_muon({.ranks = ranks, .stage = number, .set = everyone}).numbers, alone.numbers)
+          << ranks << " ranks, stage " << number;
+}
+
+// One exchange in place of two, or none where all ranks have everything; bytes as planned.
+TEST(Muon, SendsNoResultsWhereEveryoneTransforms) {
+  for (const int number : {0, 1, 3})
+    for (const MatrixWork work : {MatrixWork::dealt, MatrixWork::everyone})
+      run_ranks(3, [&](Communicator& direct) {
+        int exchanges = 0;
+        WatchedCommunicator comm(direct, [&](std::int64_t, const Collective& each) {
+          exchanges += each.kind == CollectiveKind::all_to_all ? 1 : 0;
+        });
+        const Context context = testing::context(1);
+        MatrixNet net, planned;
+        ShardedOptions options = stage(number);
+        options.sharding.matrices = work;
+        Sharded engine(net, context, comm, muon(), options);
+        const auto plan_by = [&](MatrixWork other) {
+          ShardedOptions changed = options;
+          changed.sharding.matrices = other;
+          return plan_rank(lay_out(planned, 3), *muon(), changed, 3, direct.rank());
+        };
+        std::int64_t before = 0;
+        for (int step = 0; step < 2; ++step) {
+          exchanges = 0;
+          before = engine.data_traffic().sent();
+          context.allocator().reset_peaks();
+          muon_step(engine, net, {}, step);
+          EXPECT_TRUE(engine.step(1e-2).get().taken);
+          for (const auto& unit : engine.units()) unit->parameters().wait_gathered();
+        }
+        const RankPlan plan = plan_by(work), dealt = plan_by(MatrixWork::dealt), all = plan_by(MatrixWork::everyone);
+        EXPECT_EQ(engine.data_traffic().sent() - before, plan.traffic.sent()) << name_of(work) << ", stage " << number;
+        EXPECT_EQ(static_cast<std::int64_t>(context.memory()[Purpose::bucket].peak), plan.memory.buckets)
+            << name_of(work) << ", stage " << number;
+        EXPECT_EQ(exchanges, number == 0 ? 0 : work == MatrixWork::dealt ? 2 : 1);
+        EXPECT_GE(all.matrix_operations, dealt.matrix_operations);
+        if (number == 0) { EXPECT_EQ(all.traffic.matrices, 0); }
+      });
+}
+
 TEST(Muon, GivesTheSameBitsInEveryStageWhereRanksHaveRowsOfTheirOwn) {
   for (const int ranks : {2, 3, 4})
     for (const auto& [dtype, each] : {std::pair{DType::bf16, false}, {DType::bf16, true}, {DType::f16, false}}) {
@@ -283,6 +332,15 @@ TEST(MatrixDeal, GivesEachRankAboutTheSameCostAndEveryMatrixOneOwner) {
     EXPECT_LE(*std::ranges::max_element(costs), 4.0 / 3 * std::max(all / ranks, largest));
     EXPECT_EQ(owned, dealt);
     EXPECT_EQ(sent, dealt);
+    const MatrixDeal shared(units, *muon(), decay_matrices_only, ranks, true, DType::f32, MatrixWork::everyone);
+    std::int64_t arriving = 0, leaving = 0, operations = 0;
+    for (int rank = 0; rank < ranks; ++rank) {
+      leaving += shared.sent(rank);
+      arriving += shared.dealt(rank);
+      operations += shared.operations(*muon(), rank) - deal.operations(*muon(), rank);
+    }
+    EXPECT_EQ(leaving, arriving) << "whoever has a part of a matrix gets all of it";
+    EXPECT_EQ(operations == 0, ranks == 1);
   }
 }
 

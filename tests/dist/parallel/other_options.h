@@ -5,6 +5,7 @@
 #include <map>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -14,8 +15,8 @@
 namespace keel::testing {
 
 struct OtherOption {
-  std::string key, value;  // as configurations write them
-  std::string when_key = {}, when_value = {};
+  std::string key, value;                                       // as configurations write them
+  std::vector<std::pair<std::string, std::string>> needs = {};  // other keys, without which it means nothing
 };
 
 template <class Options>
@@ -38,9 +39,14 @@ std::string other_value(const OptionKey<Options>& key) {
 inline std::vector<OtherOption> other_options() {
   std::vector<OtherOption> all;
   visit_options({}, [&](std::string_view section, const auto& keys, const auto&) {
-    for (const auto& key : keys)
-      all.push_back({concat(section, key.key), other_value(key), std::string(key.when_key),
-                     std::string(key.when_values.substr(key.when_values.rfind('|') + 1))});
+    for (const auto& key : keys) {
+      OtherOption& option = all.emplace_back(OtherOption{concat(section, key.key), other_value(key)});
+      // "auto|dynamic|fixed": what auto means depends on other keys.
+      std::string_view values = key.when_values;
+      if (values.starts_with("auto|")) values.remove_prefix(5);
+      if (!values.empty()) option.needs.emplace_back(key.when_key, values.substr(0, values.find('|')));
+      if (option.key == "sharding.secondary") option.needs.emplace_back("sharding.subgroup", "2");
+    }
   });
   return all;
 }

@@ -192,6 +192,7 @@ struct Variant {
 };
 
 std::vector<Variant> variants() {
+  using Type = Compression::Type;
   return {
       {"plain", [](ShardedOptions&) {}},
       {"each backward", [](ShardedOptions& o) { o.sharding.accumulation = Accumulation::each_backward; }},
@@ -200,6 +201,8 @@ std::vector<Variant> variants() {
       {"persistent", [](ShardedOptions& o) { o.sharding.persistence_threshold = 1 << 20; }},
       {"in groups of two", [](ShardedOptions& o) { o.sharding.group = 2; }},
       {"in groups of one", [](ShardedOptions& o) { o.sharding.group = 1; }},
+      {"int8 across two", [](ShardedOptions& o) { o.sharding.group = 2, o.compression.type = Type::int8; }, true},
+      {"top 1 % across", [](ShardedOptions& o) { o.sharding.group = 1, o.compression.type = Type::top_k; }, true},
       {"nothing prefetched", [](ShardedOptions& o) { o.sharding.prefetch = 0; }},
       {"prefetch 3", [](ShardedOptions& o) { o.sharding.prefetch = 3; }},
       {"without overlap", [](ShardedOptions& o) { o.sharding.overlap = false; }},

@@ -50,7 +50,7 @@ ShardedOptions automatic(int number) {
   ShardedOptions options = stage(number);
   options.policy = PrecisionPolicy::of(DType::bf16);  // so that the order of additions would be seen
   options.sharding.bucket = ShardingOptions::kAutomatic;
-  options.tuning = {.buckets = {1, 40'000, 1 << 20}, .prefetches = {1, 2, 3}, .steps = 1};
+  options.tuning = {.buckets = {1, 10'000, 1 << 20}, .prefetches = {1, 2, 3}, .steps = 1};
   return options;
 }
 
@@ -125,7 +125,7 @@ TEST(StepTuning, TheSlowestRankDecides) {
     std::int64_t in_use = 0;
     WatchedCommunicator late(comm, [&](std::int64_t, const Collective&) {
       if (comm.rank() == 1 && std::ranges::count(kDawdled, in_use) > 0)
-        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
     });
     const Context context = testing::context(1);
     UnitNet net;
@@ -137,7 +137,7 @@ TEST(StepTuning, TheSlowestRankDecides) {
     }
     all[static_cast<std::size_t>(comm.rank())].chosen = engine.options().sharding;
   });
-  for (const Tuned& each : all) EXPECT_EQ(each.chosen.bucket, 40'000);
+  for (const Tuned& each : all) EXPECT_EQ(each.chosen.bucket, 10'000);
 }
 
 TEST(StepTuning, DoesNothingWhereThereIsNothingToChoose) {
@@ -152,32 +152,6 @@ TEST(StepTuning, DoesNothingWhereThereIsNothingToChoose) {
   const Sharded alone(net, testing::context(1), make_sgd(), automatic(0));
   EXPECT_FALSE(alone.is_tuning());
   EXPECT_EQ(alone.options().sharding.bucket, ShardingOptions{}.bucket);
-}
-
-// Passes that only answer are no steps, and their time counts for nothing.
-TEST(StepTuning, MeasuresStepsAlone) {
-  std::vector<double> ms;
-  run_ranks(2, [&](Communicator& comm) {
-    const Context context = testing::context(1);
-    UnitNet net;
-    ShardedOptions options = automatic(0);
-    Sharded engine(net, context, comm, make_sgd(), options);
-    for (int step = 0; step < 8; ++step) {
-      {
-        const NoGrad no_grad;
-        net(rows(context, 0, comm, 0, 1, 100, DType::bf16));
-        std::this_thread::sleep_for(std::chrono::milliseconds(60));
-        engine.release_weights();
-      }
-      engine.backward(mean(net(rows(context, 0, comm, 0, 1, 100, DType::bf16))));
-      engine.step(1e-3);
-    }
-    EXPECT_FALSE(engine.is_tuning());
-    if (comm.rank() == 0) ms = engine.tuned().front().ms;
-  });
-  ASSERT_EQ(ms.size(), 3u);
-  for (const double each : ms) EXPECT_TRUE(each > 0) << each;
-  EXPECT_LT(*std::ranges::min_element(ms), 60);
 }
 
 TEST(StepTuning, OfAnOptimizerThatEvaluatesTheLossItselfIsRefused) {
