@@ -66,6 +66,25 @@ TEST(PlanCommand, NamesWhatWholeGradientsOfSeveralMicroBatchesCost) {
     EXPECT_EQ(sandbox.keel(other).out.find("until the last micro-batch"), std::string::npos) << other;
 }
 
+TEST(PlanCommand, SaysWhatVirtualRanksCost) {
+  const Sandbox sandbox;
+  const std::int64_t padded = 8832 + 12800;
+  const std::string wish = "text.yaml --strat zero1-bf16 sharding.virtual_ranks=4 -N ";
+  const json plan = plan_of(sandbox, wish + '2')["plans"]["zero1-bf16"];
+  EXPECT_EQ(plan["partial_sum_bytes"], 4 * padded);
+  EXPECT_EQ(plan["gradient_bytes"], (2 + 4) * padded);
+  EXPECT_EQ(plan["reduction_bytes"], 4 * padded / 2) << "in fp32";
+  EXPECT_EQ(plan["gather_bytes"], 2 * padded / 2);
+  EXPECT_EQ(plan_of(sandbox, wish + '4')["plans"]["zero1-bf16"]["partial_sum_bytes"], 0);
+  const std::string text = sandbox.keel("plan " + wish + '2').out;
+  for (const char* words : {"bits are those of 4 virtual ranks, of which each computes 2; gradients travel in fp32",
+                            "a step of 4 rows is 2 micro-batches on each",
+                            "of the gradients 84.5 KiB are sums over the virtual ranks of a rank"})
+    EXPECT_NE(text.find(words), std::string::npos) << words << '\n' << text;
+  EXPECT_NE(sandbox.keel("plan " + wish + '3').err.find("4 virtual ranks are shared by 1, 2, 4 ... ranks"),
+            std::string::npos);
+}
+
 TEST(PlanCommand, TakesAStrategyAndRanksWithAnEqualsSign) {
   const Sandbox sandbox;
   const json plan = plan_of(sandbox, "text.yaml -N=4 --strat=zero3-bf16");

@@ -244,5 +244,24 @@ TEST(DivideRows, GivesEveryRankAsManyMicroBatchesWhateverTheNumbers) {
       }
 }
 
+TEST(DivideRows, InTurnGivesARankWhatEachOfItsOwnWouldHave) {
+  for (const std::int64_t rows : {3, 10, 13})
+    for (const std::int64_t of_each : {1, 2, 4, 8}) {
+      std::vector<Rows> all, in_turn;
+      for (std::int64_t rank = 0; rank < 8; ++rank)
+        for (const Rows range : divide_rows(rows, 1, rank, 8)) all.push_back(range);
+      for (std::int64_t rank = 0; rank < 8 / of_each; ++rank)
+        for (const Rows range : divide_rows_in_turn(rows, 1, rank, 8, of_each)) in_turn.push_back(range);
+      EXPECT_EQ(in_turn, all) << rows << ' ' << of_each;
+    }
+}
+
+TEST(DivideRows, OneRowIsLoadedForAllThatAreEmptyInThePlaceOfTheFirst) {
+  EXPECT_EQ(
+      loaded_rows(divide_rows_in_turn(10, 1, 0, 8, 8)),
+      (std::vector<Rows>{{0, 1}, {1, 2}, {2, 3}, {3, 4}, {4, 5}, {0, 1}, {5, 6}, {6, 7}, {7, 8}, {8, 9}, {9, 10}}));
+  EXPECT_EQ(loaded_rows({{0, 2}, {2, 4}}), (std::vector<Rows>{{0, 2}, {2, 4}}));
+}
+
 }  // namespace
 }  // namespace keel

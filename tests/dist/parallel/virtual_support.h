@@ -13,7 +13,9 @@ struct DroppingNet : UnitNet {
   Variable operator()(const Tensor& x, const Tensor& sample_ids, int step) const {
     Variable y(x);
     for (std::size_t i = 0; i < layers.size(); ++i)
-      y = dropout(layers[i](y), 0.2, {7, static_cast<std::uint64_t>(step), static_cast<std::uint32_t>(i)}, sample_ids);
+      y = view(dropout(view(layers[i](y), {x.dim(0), 1, kWidth}), 0.2,
+                       {7, static_cast<std::uint64_t>(step), static_cast<std::uint32_t>(i)}, sample_ids),
+               x.shape());
     return y;
   }
 };
@@ -39,7 +41,7 @@ inline Span dealt(const ShardedOptions& options, int virtual_rank, std::int64_t 
 inline Variable loss_of(const DroppingNet& net, const Sharded& engine, int step, Span span) {
   const Context& context = engine.context();
   const Tensor ids = kernels::arange(context, step * kDealtRows + span.begin, span.count());
-  const Tensor all = uniform_tensor(context, {kDealtRows, 2, kWidth}, 100 + static_cast<std::uint64_t>(step),
+  const Tensor all = uniform_tensor(context, {kDealtRows, kWidth}, 100 + static_cast<std::uint64_t>(step),
                                     engine.options().policy.parameter);
   return mean(square(net(all.slice(0, span.begin, span.end), ids, step)));
 }
@@ -55,7 +57,8 @@ inline void add_gradients(Sharded& engine, const DroppingNet& net, int step) {
     }
 }
 
-// The bits of all ranks: of weights and state, and of what the last step has told.
+// The bits of all ranks: what the last step has told, and of weights and state.
+inline constexpr std::size_t kBitsOfWeights = 4;  // of these, those before the state's
 inline std::vector<double> bits_of(Sharded& engine, Communicator& ranks, const StepResult& last) {
   std::vector<double> bits = {last.grad_norm, last.weight};
   for (const TensorParts& parts : {engine.weights(), engine.optimizer_state()}) {
