@@ -88,7 +88,7 @@ TEST(LossCurves, GroupsThatTrainByThemselvesSendAtOuterSteps) {
   const TemporaryFolder place;
   const auto wishes = wishes_of(small_run(place, "run", {"strategy=ddp-fp32", "sharding.group=1"}),
                                 {.changes = {"local: outer={type: local_sgd, every: 4}"}});
-  const Link slow{.delay = std::chrono::microseconds(100)};
+  const Network slow{.link = {.delay = std::chrono::microseconds(100)}};
   const std::vector<LossCurve> curves = curves_by(2, wishes, 12), again = curves_by(2, wishes, 12, slow);
   ASSERT_EQ(curves.size(), 2u);
   const std::vector<LossPoint>& local = curves[1].points;

@@ -31,7 +31,7 @@ ShardedOptions coded(const Split& split, int number, const Compression& compress
   return options;
 }
 
-std::string text_of(const Split& split, int number, const Compression& compression) {
+std::string title_of(const Split& split, int number, const Compression& compression) {
   return concat(split.ranks, " ranks in groups of ", split.group, ", stage ", number, ", ",
                 testing::text_of(compression));
 }
@@ -44,7 +44,7 @@ TEST(CodedGroups, GiveTheSameBitsInEveryStageHoweverLateRanksCome) {
       for (const int number : {2, 3}) {
         Training other{.ranks = split.ranks, .options = coded(split, number, compression), .delays = 7};
         other.options.sharding.overlap = number == 3;
-        EXPECT_EQ(train(kThreads, other).weights, reference.weights) << text_of(split, number, compression);
+        EXPECT_EQ(train(kThreads, other).weights, reference.weights) << title_of(split, number, compression);
       }
     }
 }
@@ -109,7 +109,7 @@ TEST(CodedGroups, SendTheBytesOfTheFormulaAcross) {
                     for (const auto& unit : engine.units())
                       across += (split.groups() - 1) * codec_of(compression).bytes(unit->shard().count());
                     EXPECT_EQ(engine.data_traffic().between_nodes - before.between_nodes, across)
-                        << text_of(split, number, compression);
+                        << title_of(split, number, compression);
                     EXPECT_EQ(engine.data_traffic().sent() - before.sent(), plan.traffic.sent());
                     std::int64_t kept = 0;
                     for (const auto& unit : engine.units())
@@ -159,7 +159,7 @@ TEST(CodedGroups, LoseNothing) {
     const std::vector<double> expected = sums(coded({4, 2}, number, {}));
     for (const Compression& compression : codes())
       EXPECT_LT(relative_error(sums(coded({4, 2}, number, compression)), expected), 2e-6)
-          << text_of({4, 2}, number, compression);
+          << title_of({4, 2}, number, compression);
   }
 }
 
@@ -172,7 +172,7 @@ TEST(CodedGroups, AStepThatIsNotTakenChangesNothing) {
         Training bad = good;
         bad.steps = 5;
         bad.bad_step = bad_step;
-        EXPECT_EQ(train(kThreads, bad).weights, expected) << text_of({4, 2}, number, compression);
+        EXPECT_EQ(train(kThreads, bad).weights, expected) << title_of({4, 2}, number, compression);
       }
     }
 }
