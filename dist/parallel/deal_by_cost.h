@@ -5,6 +5,8 @@
 #include <span>
 #include <vector>
 
+#include "keel/runtime/language.h"
+
 namespace keel {
 
 // Who gets each of several things, as numbers from 0 to `receivers` - 1: the costliest first, of equal ones the first,

@@ -13,6 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "keel/runtime/language.h"
+
 namespace keel {
 
 // What ShardingOptions::kAutomatic tries, as far as a stage has a use for it, besides Communicator::ways().

@@ -83,7 +83,8 @@ void UnitSchedule::release_module(std::size_t module) {
 
 UnitSchedule::Actions UnitSchedule::pass_begins(const UnitPass& pass) {
   end_forward();
-  if (pass.kind == UnitPass::Kind::forward) next_ = 0;
+  is_told_ = pass.kind == UnitPass::Kind::forward;
+  if (is_told_) next_ = 0;
   else begin_backward(pass);
   return take();
 }
@@ -114,6 +115,8 @@ bool UnitSchedule::is_soon(std::size_t module, std::size_t count) const {
 }
 
 UnitSchedule::Actions UnitSchedule::forward_begins(std::size_t module) {
+  const bool is_again = !is_told_ && !uses_now_.empty() && module == uses_now_.front() && module != uses_now_.back();
+  if (is_again) end_forward();
   advance(module);
   if (uses_now_.size() < kMostUses) uses_now_.push_back(module);
   ++running_[module];

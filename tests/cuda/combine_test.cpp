@@ -50,6 +50,8 @@ TEST_P(CombineOnDevice, TakesViewsThatBeginAnywhere) {
     ASSERT_EQ(sums[i + 5], static_cast<double>(static_cast<float>(bf16(static_cast<float>(x[i + 1] + y[i + 3])))));
   EXPECT_EQ(sums[4], 0);
   EXPECT_EQ(sums[904], 0);
+  kernels::combine({terms, out.slice(0, 5, 904), CombineOp::pairwise_sum});
+  EXPECT_EQ(doubles(out), sums) << "two terms are one pair";
 }
 
 }  // namespace
