@@ -65,6 +65,7 @@ class ShardingField : public KeyField {
         [&](auto member) {
           const auto value = options.*member;
           if constexpr (std::is_enum_v<decltype(value)>) return std::string(name_of(value));
+          else if constexpr (std::is_same_v<decltype(value), const std::string>) return yaml_of(value);
           else return key_.unit == 1 ? yaml_of(value) : in_units(static_cast<std::int64_t>(value), key_.unit);
         },
         key_.member);
@@ -74,7 +75,7 @@ class ShardingField : public KeyField {
   template <class T>
   void read(const SchemaRow& row, const YamlNode& node, T& value) const {
     if constexpr (std::is_enum_v<T>) {
-      value = static_cast<T>(read_choice(row, node, choices_of<T>()));
+      value = static_cast<T>(read_choice(row, node, choices_of<T>(), other_words_of(T{})));
     } else if (key_.unit == 1) {
       read_value(row, node, value);
     } else if constexpr (std::is_same_v<T, std::int64_t>) {

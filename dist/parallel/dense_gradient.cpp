@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "keel/dist/parallel/gradient_pages.h"
 #include "keel/dist/parallel/unit_gradient.h"
 #include "keel/kernels/elementwise.h"
 #include "keel/runtime/stopwatch.h"
@@ -16,19 +17,22 @@ class DenseGradient : public UnitGradient {
     const Context& context = site.context;
     const DType dtype = split.gradient;
     // Memory that comes and goes is this rank's alone.
-    buffer.gradient = split.shards_gradients
+    buffer.gradient = split.shards_gradients || split.files_gradient
                           ? empty(context, {split.whole}, dtype, Purpose::bucket)
                           : site.axes.shards.allocate(context, split.whole, dtype, Purpose::gradient);
     buffer.clear_gaps(0, buffer.gradient);
     const bool apart = split.shards_gradients || split.adds_sums;
-    if (apart) sum_ = empty(context, {split.shard.count()}, dtype, Purpose::gradient);
+    if (apart)
+      sum_ = empty(context, {split.shard.count()}, dtype, split.files_sums ? Purpose::bucket : Purpose::gradient);
     own_ = apart && !split.gathers_sums() ? sum_ : buffer.gradient.slice(0, split.owned.begin, split.owned.end);
     if (!apart) sum_ = own_;
-    if (split.shards_gradients) come_and_go();
+    if (split.files_gradient || split.files_sums) pages_ = std::make_unique<GradientPages>(buffer, split, site, sum_);
+    if (split.shards_gradients && !split.files_gradient) come_and_go();
   }
 
   void begin_reduce(double scale) override {
     buffer_.complete_gradient();
+    if (pages_) pages_->begin_sum(begun_);
     if (reduces()) reducer_.begin(buffer_.gradient, scale, begun_ ? Tensor() : sum_);
   }
   void continue_reduce() override {
@@ -37,6 +41,7 @@ class DenseGradient : public UnitGradient {
   void finish_reduce() override {
     if (!reduces()) return;
     const Tensor sum = reducer_.finish();
+    if (pages_) pages_->wait_for_sum();
     if (sum.raw() != sum_.raw()) {
       const WorkTimer::Scope timing(timer_);
       if (begun_) kernels::accumulate(sum_, sum);
@@ -44,7 +49,11 @@ class DenseGradient : public UnitGradient {
     }
     begun_ = true;
     if (split_.shards_gradients || split_.adds_sums) buffer_.zero_grad();
-    if (split_.shards_gradients) buffer_.gradient.storage()->drop();
+    if (split_.shards_gradients && !split_.files_gradient) buffer_.gradient.storage()->drop();
+    if (pages_) pages_->end_sum();
+  }
+  void store() override {
+    if (pages_) pages_->store_whole();
   }
   void gather_sums() override {
     if (split_.gathers_sums()) gathering_ = site_.axes.shards.all_gather(sum_, own_, site_.subject);
@@ -56,12 +65,15 @@ class DenseGradient : public UnitGradient {
   void zero() override {
     buffer_.zero_grad();
     begun_ = false;
+    if (pages_) pages_->forget();
     reducer_.end_step(false);
   }
 
   const Tensor& own() const override { return own_; }
   const RowGradient& own_rows() const override { return no_rows_; }
   Reducer* reducer() override { return &reducer_; }
+  Page* page() override { return pages_ ? pages_->own() : nullptr; }
+  std::optional<StepPartial> noted() const override { return pages_ ? pages_->noted() : std::nullopt; }
   double waited_ms() const override { return waited_ms_ + reducer_.waited_ms(); }
   double codec_ms() const override { return timer_.milliseconds() + reducer_.codec_ms(); }
 
@@ -87,6 +99,7 @@ class DenseGradient : public UnitGradient {
   Tensor sum_;          // where finish_reduce() leaves the sum over ranks: own_, or the shard that is gathered to it
   bool begun_ = false;  // it holds a sum of this step
   Work gathering_;
+  std::unique_ptr<GradientPages> pages_;  // of what lies in files
   RowGradient no_rows_;
   double waited_ms_ = 0;
 };

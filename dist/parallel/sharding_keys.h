@@ -16,7 +16,8 @@ namespace keel {
 struct ShardingKey {
   template <class T>
   using Of = T ShardingOptions::*;
-  using Member = std::variant<Of<bool>, Of<int>, Of<std::int64_t>, Of<Accumulation>, Of<WeightCode>>;
+  using Member = std::variant<Of<bool>, Of<int>, Of<std::int64_t>, Of<Accumulation>, Of<WeightCode>, Of<Residence>,
+                              Of<std::string>>;
 
   std::string_view key;  // "bucket", in the section `sharding` of configurations
   Member member;
@@ -33,6 +34,12 @@ struct ShardingKey {
 // The names of an enumeration's values, in their order.
 constexpr std::span<const std::string_view> names_of(Accumulation) { return kAccumulations; }
 constexpr std::span<const std::string_view> names_of(WeightCode) { return kWeightCodes; }
+constexpr std::span<const std::string_view> names_of(Residence) { return kResidences; }
+
+// Further words for values of an enumeration, "word=name|...", which are read as well.
+constexpr std::string_view other_words_of(Accumulation) { return {}; }
+constexpr std::string_view other_words_of(WeightCode) { return {}; }
+constexpr std::string_view other_words_of(Residence) { return "false=device|true=host|none=device|cpu=host|nvme=file"; }
 
 // In the order of documentation. Without `stage`, which configurations call the strategy.
 std::span<const ShardingKey> sharding_keys();

@@ -21,7 +21,7 @@ void StepDecision::decide(std::span<const std::unique_ptr<ShardUnit>> units, dou
   for (const auto& unit : units) {
     if (!unit->trainable()) continue;
     if (ranks_.size() == 1) unit->gradient().begin_reduce(1);
-    if (counts) kernels::add_squares(unit->shard_gradient(), state_, before + unit->shard().begin);
+    if (counts) unit->add_squares(state_, before);
     before += unit->layout().numel;
   }
   kernels::add_tokens(state_, weight);

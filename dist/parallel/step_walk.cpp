@@ -44,11 +44,13 @@ class Walker {
 
   std::vector<StepEvent> walk(const ShardedOptions& options) {
     const bool reduces_each = options.sharding.reduces_each(options.micro_batches), answers = only_answers(units_);
+    const bool is_alone =
+        std::ranges::all_of(units_, [](const UnitSplit& unit) { return unit.reduction.stages.empty(); });
     for (micro_batch_ = 1; micro_batch_ <= options.micro_batches; ++micro_batch_) {
       const bool last = micro_batch_ == options.micro_batches;
       forward();
       if (answers) note(schedule_.given_back());
-      else backward(last || reduces_each, last);
+      else backward(!is_alone && (last || reduces_each), last);
     }
     return std::move(events_);
   }

@@ -10,6 +10,7 @@ UnitSchedule::UnitSchedule(std::vector<ScheduledUnit> units, const ShardingOptio
       options_(options),
       shards_gradients_(kShardingStages[options.stage].gradients),
       whole_(units_.size()),
+      fetched_(units_.size()),
       leaves_left_(units_.size()) {
   for (std::size_t unit = 0; unit < units_.size(); ++unit) {
     const std::size_t module = units_[unit].module;
@@ -42,7 +43,18 @@ void UnitSchedule::make_buckets() {
 void UnitSchedule::gather(std::size_t unit) {
   if (!units_[unit].shards_parameters || whole_[unit]) return;
   whole_[unit] = true;
+  fetched_[unit] = false;
   add(Kind::gather, unit);
+}
+
+// Of the module at a place in the forward order, if there is one.
+void UnitSchedule::fetch_module(std::int64_t place) {
+  if (place < 0 || place >= static_cast<std::int64_t>(forward_order_.size())) return;
+  for (const std::size_t unit : module_units_[forward_order_[static_cast<std::size_t>(place)]]) {
+    if (!units_[unit].fetches || whole_[unit] || fetched_[unit]) continue;
+    fetched_[unit] = true;
+    add(Kind::fetch, unit);
+  }
 }
 
 void UnitSchedule::gather_module(std::size_t module) {
@@ -50,8 +62,8 @@ void UnitSchedule::gather_module(std::size_t module) {
 }
 
 void UnitSchedule::release(std::size_t unit) {
-  if (!whole_[unit]) return;
-  whole_[unit] = false;
+  if (!whole_[unit] && !fetched_[unit]) return;
+  whole_[unit] = fetched_[unit] = false;
   add(Kind::release, unit);
 }
 
@@ -64,6 +76,7 @@ UnitSchedule::Actions UnitSchedule::forward_begins(std::size_t module) {
   const auto ahead = static_cast<std::size_t>(options_.prefetch);
   for (std::size_t at = place; at <= place + ahead && at < forward_order_.size(); ++at)
     gather_module(forward_order_[at]);
+  fetch_module(static_cast<std::int64_t>(place + ahead + 1));
   for (const std::size_t unit : module_units_[module]) add(Kind::wait_gathered, unit);
   return take();
 }
@@ -80,13 +93,16 @@ UnitSchedule::Actions UnitSchedule::forward_ends(std::size_t module, bool backwa
 UnitSchedule::Actions UnitSchedule::backward_begins(const Backward& pass) {
   constants_begin();
   pass_ = pass;
+  gives_gradients_ = true;
   const auto ahead = std::min(static_cast<std::size_t>(options_.prefetch), forward_order_.size());
   for (std::size_t i = 1; i <= ahead; ++i) gather_module(forward_order_[forward_order_.size() - i]);
+  fetch_module(static_cast<std::int64_t>(forward_order_.size() - ahead) - 1);
   return take();
 }
 
 void UnitSchedule::constants_begin() {
   pass_ = {};
+  gives_gradients_ = false;
   next_bucket_ = 0;
   for (std::size_t unit = 0; unit < units_.size(); ++unit) leaves_left_[unit] = units_[unit].leaves;
 }
@@ -95,7 +111,9 @@ UnitSchedule::Actions UnitSchedule::leaf_passed(std::size_t unit) {
   if (leaves_left_[unit] == units_[unit].leaves) gradient_begins(unit);
   if (--leaves_left_[unit] == 0) {
     release(unit);
-    if (pass_.reduces && options_.overlap) send_ready_buckets(false);
+    const bool sends = pass_.reduces && options_.overlap;
+    if (sends) send_ready_buckets(false);
+    else if (gives_gradients_ && units_[unit].stores_gradient) add(Kind::store_gradient, unit);
   }
   return take();
 }
@@ -110,6 +128,7 @@ void UnitSchedule::gradient_begins(std::size_t unit) {
   if (place < 0) return;
   const std::size_t next = forward_order_[static_cast<std::size_t>(place)];
   if (!is_done(next)) gather_module(next);
+  if (place > 0 && !is_done(forward_order_[static_cast<std::size_t>(place - 1)])) fetch_module(place - 1);
 }
 
 // Whether the pass has come past all of a module's own trained parameters. Never, where all are frozen.
