@@ -97,6 +97,7 @@ TEST(Files, GiveTheBitsOfMemoryInEveryStageAndNumberOfRanks) {
         const ShardedOptions options = in_dtype(number, DType::bf16, micro_batches);
         const std::vector<double> expected = trained(ranks, options, kAdamW);
         for (const FileCase& each : kFileCases) {
+          if (ranks != 3 && each.name != "all") continue;
           ShardedOptions files = options;
           each.set(files.sharding);
           EXPECT_TRUE(trained(ranks, files, kAdamW) == expected)
@@ -200,8 +201,9 @@ TEST(Files, ReadWriteAndHoldWhatThePlanSays) {
             ShardedOptions options = in_dtype(number, DType::bf16, micro_batches);
             set(options);
             each.set(options.sharding);
+            if (!name.empty() && each.name != "all") continue;
             if (name == "each backward, " && number == 0 && micro_batches > 1) continue;  // refused with gradients
-            expect_as_planned<UnitNet>(name + each.name + ", a chain", ranks, options);
+            if (name.empty()) expect_as_planned<UnitNet>(name + each.name + ", a chain", ranks, options);
             expect_as_planned<MixedNet>(name + each.name + ", a root around units", ranks, options);
           }
 }

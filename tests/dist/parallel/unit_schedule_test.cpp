@@ -90,7 +90,7 @@ class Performer {
     EXPECT_TRUE(under_way.empty());
     for (std::size_t unit = 0; unit < units_.size(); ++unit) {
       EXPECT_EQ(state_[unit].reduced, reduces && units_[unit].trainable ? 1 : 0) << unit;
-      EXPECT_FALSE(state_[unit].whole) << "whole after the step: " << unit;
+      EXPECT_FALSE(state_[unit].whole || state_[unit].fetched) << "in memory after the step: " << unit;
     }
   }
 
