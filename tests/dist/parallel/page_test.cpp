@@ -154,8 +154,10 @@ TEST(UpdateWalk, ReadsUpdatesAndWritesEachUnitOnceWithinItsBudget) {
         const int before = state[step.unit]++;
         EXPECT_EQ(before, step.kind == Kind::fetch ? 0 : step.kind == Kind::update ? 1 : 2);
         if (step.kind == Kind::fetch) peak = std::max(peak, in_memory += bytes[step.unit]);
-        if (step.kind == Kind::settle) in_memory -= bytes[step.unit];
-        if (step.kind == Kind::update) { EXPECT_EQ(step.unit, updated++); }
+        if (step.kind == Kind::settle) in_memory -= units[step.unit].written;
+        if (step.kind != Kind::update) continue;
+        EXPECT_EQ(step.unit, updated++);
+        in_memory -= units[step.unit].read - units[step.unit].written;
       }
       EXPECT_EQ(walk.peak, peak);
       EXPECT_EQ(in_memory, 0);
