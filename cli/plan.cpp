@@ -146,6 +146,11 @@ void print_plan(const RankPlan& plan, const std::string& name) {
     fmt::print("  and {} in the processor's memory; {} a step to it and back\n",
                binary_size(static_cast<double>(plan.memory.host)),
                binary_size(static_cast<double>(plan.traffic.offload)));
+  if (plan.memory.file > 0)
+    fmt::print("  and {} in a file; a step reads {} of it and writes {}\n",
+               binary_size(static_cast<double>(plan.memory.file)),
+               binary_size(static_cast<double>(plan.traffic.file_read)),
+               binary_size(static_cast<double>(plan.traffic.file_written)));
   if (plan.traffic.strategy > 0)
     fmt::print("  and {} to other groups of ranks every {} steps\n",
                binary_size(static_cast<double>(plan.traffic.strategy)), plan.traffic.strategy_steps);
@@ -193,6 +198,9 @@ Json to_json(const RankPlan& plan) {
   json["gathered_bytes"] = plan.memory.gathered;
   json["whole_gradient_bytes"] = plan.memory.whole_gradients;
   json["host_bytes"] = plan.memory.host;
+  json["file_bytes"] = plan.memory.file;
+  json["file_read_bytes"] = plan.traffic.file_read;
+  json["file_written_bytes"] = plan.traffic.file_written;
   json["sent_bytes"] = plan.traffic.sent();
   json["gather_bytes"] = plan.traffic.gathers;
   json["reduction_bytes"] = plan.traffic.reductions;

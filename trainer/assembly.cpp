@@ -208,7 +208,13 @@ ShardedOptions engine_options(const Config& config, std::int64_t micro_batches, 
   options.micro_batches = micro_batches;
   options.groups = make_groups(config, model);
   options.sharding.stage = stage_number(config.strategy.stage);
-  options.sharding.offload_optimizer |= config.strategy.optimizer == Strategy::Offload::cpu;
+  const auto also_by_strategy = [](Residence& residence, Strategy::Offload place) {
+    if (residence == Residence::device) residence = residence_of(place);
+  };
+  also_by_strategy(options.sharding.offload_optimizer, config.strategy.optimizer);
+  also_by_strategy(options.sharding.offload_parameters, config.strategy.parameter);
+  if (options.sharding.uses_files() && options.sharding.offload_folder.empty())
+    options.sharding.offload_folder = config.run;
   if (const StrategyEntry* entry = find_strategy(config.keys->strategies(), config.text("outer.type"))) {
     options.sharding.group = std::max(options.sharding.group, 1);
     options.strategy = [make = entry->make, settings = static_cast<const Settings&>(config)] { return make(settings); };

@@ -39,6 +39,14 @@ void ConfigResolver::check_strategy() {
                      concat(name_of(strategy.precision), " contradicts the strategy ", given->value.text,
                             ", which says ", name_of(said), "; remove one of the two"));
   }
+  const auto agree = [&](Residence residence, Strategy::Offload place, std::string_view key) {
+    require(residence == Residence::device || place == Strategy::Offload::none || residence == residence_of(place),
+            {key, "strategy"},
+            concat(name_of(residence), " contradicts the strategy ", to_string(strategy), ", which says ",
+                   name_of(residence_of(place)), "; remove one of the two"));
+  };
+  agree(config_.sharding.offload_optimizer, strategy.optimizer, "sharding.offload_optimizer");
+  agree(config_.sharding.offload_parameters, strategy.parameter, "sharding.offload_parameters");
   const std::string missing = why_not_offered(strategy);
   const bool is_precision = strategy.precision == Strategy::Precision::fp8 && find("precision") != nullptr;
   require(missing.empty(), {"strategy", "precision"}, missing, ErrorKind::unsupported,
@@ -119,10 +127,10 @@ void ConfigResolver::check_requirements(const OptimizerEntry& entry) {
     refuse(c.optimizer.groups.empty(), "optimizer.groups", "all parameters are one vector");
     refuse(c.optimizer.layer_decay == 1, "optimizer.layer_decay", "all parameters are one vector");
   }
-  const bool is_offloaded = c.sharding.offload_optimizer || c.strategy.optimizer == Strategy::Offload::cpu;
+  const bool is_offloaded = c.sharding.offloads_optimizer() || c.strategy.optimizer != Strategy::Offload::none;
   if (needs.host_memory)
     refuse(c.device == "auto" || c.device == "cpu" || is_offloaded, "device",
-           "it works in the processor's memory alone; set sharding.offload_optimizer to true");
+           "it works in the processor's memory alone; set sharding.offload_optimizer to host");
   if (needs.closure) refuse(!c.cuda_graph, "cuda_graph", "the evaluations of a step are not recorded");
 }
 

@@ -33,7 +33,7 @@ ShardedOptions answering_options(const Config& config, Module& model, int ranks)
   options.policy = trained.policy;
   options.seed = trained.seed;
   options.sharding = trained.sharding;
-  options.sharding.offload_optimizer = false;
+  options.sharding.offload_optimizer = options.sharding.offload_gradients = Residence::device;
   options.sharding.virtual_ranks = 0;  // nothing is added over ranks
   if (options.sharding.group > 0 && ranks % options.sharding.group != 0) options.sharding.group = 0;
   return options;

@@ -236,8 +236,9 @@ std::vector<SchemaRow> own_rows() {
 
       {"strategy", strategy_field(), "fp32", kAny, kAlways,
        "What ranks shard, and the numbers to compute in; auto: the numbers this processor multiplies fastest, chosen "
-       "when the run begins. A stage may stand alone, as in zero2. With -cpu the optimizer's state stays in the host's "
-       "memory. One process alone treats ddp and zero1 to zero3 alike. `keel strats` lists further spellings.",
+       "when the run begins. A stage may stand alone, as in zero2. Behind the precision stands where the optimizer's "
+       "state lies, and then where weights do: cpu, the host's memory, or nvme, a file. One process alone treats ddp "
+       "and zero1 to zero3 alike. `keel strats` lists further spellings.",
        "strat"},
       {"precision", precision_field(), "auto", kAny, kAlways,
        "Numbers to compute in, where the strategy does not say them, as zero2 alone; auto: as the strategy says.",

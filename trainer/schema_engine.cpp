@@ -107,6 +107,8 @@ class OptionField : public KeyField {
   std::string text_of(const T& value) const {
     if constexpr (has_names<T>) {
       return std::string(names_of(value)[name_index(value)]);
+    } else if constexpr (std::is_same_v<T, std::string>) {
+      return yaml_of(value);
     } else {
       if constexpr (std::is_integral_v<T>)
         if (key_.automatic && static_cast<std::int64_t>(value) == *key_.automatic) return std::string(kAutomatic);
@@ -116,7 +118,9 @@ class OptionField : public KeyField {
   template <class T>
   void read(const SchemaRow& row, const YamlNode& node, T& value) const {
     if constexpr (has_names<T>) {
-      set_by_index(value, static_cast<std::size_t>(read_choice(row, node, choices_of<T>())));
+      set_by_index(value, static_cast<std::size_t>(read_choice(row, node, choices_of<T>(), other_words_of(T{}))));
+    } else if constexpr (std::is_same_v<T, std::string>) {
+      read_value(row, node, value);
     } else if (key_.automatic && node.kind == YamlNode::Kind::scalar && node.text == kAutomatic) {
       value = static_cast<T>(*key_.automatic);
     } else if (key_.unit == 1) {

@@ -59,12 +59,13 @@ PlannedStack::PlannedStack(const Config& config, Module& model, int ranks, bool 
       buffers_(count_buffers(model)),
       is_trained_(!frozen) {
   if (frozen) buffers_.moving_numbers = buffers_.moving_buffers = 0;
-  if (on_processor || config.device == "cpu") options_.sharding.offload_optimizer = false;
+  if (on_processor || config.device == "cpu") options_.sharding = options_.sharding.on_processor();
+  else is_on_device_ = true;
 }
 
 RankPlan PlannedStack::plan(int rank) const {
   RankPlan plan = plan_rank(layout_, *optimizer_, options_, ranks_, rank, buffers_,
-                            find_algorithm_name(config_.sharding.algorithm).algorithm);
+                            find_algorithm_name(config_.sharding.algorithm).algorithm, is_on_device_);
   if (is_trained_) return plan;
   plan.memory.checkpoint = plan.owned = 0;  // it is not saved, and has no averages
   plan.saves = false;
@@ -82,13 +83,14 @@ void add(MemoryPlan& sum, const MemoryPlan& more) {
   for (std::int64_t MemoryPlan::*const each :
        {&MemoryPlan::parameter, &MemoryPlan::gradient, &MemoryPlan::optimizer, &MemoryPlan::undelivered,
         &MemoryPlan::partial_sums, &MemoryPlan::gathered, &MemoryPlan::whole_gradients, &MemoryPlan::buckets,
-        &MemoryPlan::host, &MemoryPlan::checkpoint, &MemoryPlan::copies})
+        &MemoryPlan::host, &MemoryPlan::file, &MemoryPlan::walk, &MemoryPlan::checkpoint, &MemoryPlan::copies})
     sum.*each += more.*each;
 }
 
 void add(TrafficPlan& sum, const TrafficPlan& more) {
-  for (std::int64_t TrafficPlan::*const each : {&TrafficPlan::gathers, &TrafficPlan::reductions, &TrafficPlan::matrices,
-                                                &TrafficPlan::control, &TrafficPlan::offload})
+  for (std::int64_t TrafficPlan::*const each :
+       {&TrafficPlan::gathers, &TrafficPlan::reductions, &TrafficPlan::matrices, &TrafficPlan::control,
+        &TrafficPlan::offload, &TrafficPlan::file_read, &TrafficPlan::file_written})
     sum.*each += more.*each;
 }
 

@@ -67,7 +67,7 @@ class PlannedStack {
   std::unique_ptr<Optimizer> optimizer_;
   std::vector<FlatBuffer> layout_;
   BufferCount buffers_;
-  bool is_trained_;
+  bool is_trained_, is_on_device_ = false;
 };
 
 // What a rank needs and sends for all models, by formulas: the sum over their stacks. Peaks of what is there for a

@@ -81,13 +81,8 @@ struct Missing {
   std::string_view instead;
   bool (*is_needed)(const Strategy&);
 };
-constexpr std::string_view kShardThem = "zero3 shards them among the ranks";
 constexpr Missing kMissing[] = {
     {"fp8", "use bf16", [](const Strategy& s) { return s.precision == Precision::fp8; }},
-    {"optimizer state on nvme", "keep it on the cpu, as in zero2-bf16-cpu",
-     [](const Strategy& s) { return s.optimizer == Offload::nvme; }},
-    {"parameters on the cpu", kShardThem, [](const Strategy& s) { return s.parameter == Offload::cpu; }},
-    {"parameters on nvme", kShardThem, [](const Strategy& s) { return s.parameter == Offload::nvme; }},
 };
 
 template <class Enum>
@@ -225,6 +220,9 @@ std::string describe(const Strategy& strategy) {
 int stage_number(Strategy::Stage stage) {
   return std::max(static_cast<int>(stage) - static_cast<int>(Strategy::Stage::ddp), 0);
 }
+
+// In the order of both enumerations.
+Residence residence_of(Offload place) { return static_cast<Residence>(place); }
 
 std::string not_there_yet(const Strategy& strategy) {
   std::string parts;

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "keel/dist/parallel/sharding.h"
 #include "keel/runtime/language.h"
 
 namespace keel {
@@ -28,8 +29,10 @@ struct WrittenStrategy {
   bool says_precision = false;  // "zero2" does not; it means fp32 where nothing else says one
 };
 
-// keel's own names, for people. A stage may also stand alone.
-inline constexpr std::string_view kStrategyGrammar = "[ddp-|zero1-|zero2-|zero3-]{auto|fp32|bf16|fp16}[-cpu]";
+// keel's own names, for people: stage, precision, and where the optimizer's state and parameters lie. A stage may also
+// stand alone.
+inline constexpr std::string_view kStrategyGrammar =
+    "[ddp-|zero1-|zero2-|zero3-]{auto|fp32|bf16|fp16}[-{none|cpu|nvme}[-{none|cpu|nvme}]]";
 
 // Reads every spelling. An unknown name is an Error that lists the common names and the nearest one.
 WrittenStrategy read_strategy(std::string_view text);
@@ -44,7 +47,9 @@ std::string to_string(const Strategy& strategy);
 std::string describe(const Strategy& strategy);
 // The row of kShardingStages (keel/dist/parallel/sharding.h).
 int stage_number(Strategy::Stage stage);
-// What the strategy needs that training does not offer yet, "parameters on the cpu"; empty: nothing.
+// Where what it says lies, as options of sharding (keel/dist/parallel/sharding.h) have it.
+Residence residence_of(Strategy::Offload place);
+// What the strategy needs that training does not offer yet, "fp8"; empty: nothing.
 std::string not_there_yet(const Strategy& strategy);
 // The same as a sentence that says what to use instead; empty: training offers all of it.
 std::string why_not_offered(const Strategy& strategy);

@@ -3,6 +3,7 @@
 #include <optional>
 #include <utility>
 
+#include "keel/dist/parallel/gradient_pages.h"
 #include "keel/dist/parallel/partial_sums.h"
 #include "keel/dist/parallel/unit_gradient.h"
 #include "keel/kernels/elementwise.h"
@@ -18,15 +19,17 @@ class DenseGradient : public UnitGradient {
     const Context& context = site.context;
     const DType dtype = split.gradient;
     // Memory that comes and goes is this rank's alone.
-    buffer.gradient = split.shards_gradients
+    buffer.gradient = split.shards_gradients || split.files_gradient
                           ? empty(context, {split.whole}, dtype, Purpose::bucket)
                           : site.axes.shards.allocate(context, split.whole, dtype, Purpose::gradient);
     buffer.clear_gaps(0, buffer.gradient);
     const bool apart = split.shards_gradients || split.adds_sums;
-    if (apart) sum_ = empty(context, {split.shard.count()}, dtype, Purpose::gradient);
+    if (apart)
+      sum_ = empty(context, {split.shard.count()}, dtype, split.files_sums ? Purpose::bucket : Purpose::gradient);
     own_ = apart && !split.gathers_sums() ? sum_ : buffer.gradient.slice(0, split.owned.begin, split.owned.end);
     if (!apart) sum_ = own_;
-    if (split.shards_gradients) come_and_go();
+    if (split.files_gradient || split.files_sums) pages_ = std::make_unique<GradientPages>(buffer, split, site, sum_);
+    if (split.shards_gradients && !split.files_gradient) come_and_go();
     if (split.virtual_ranks > 1)
       partial_sums_.emplace(split.virtual_ranks, split.whole, split.wire, context, site.axes.shards);
   }
@@ -37,6 +40,7 @@ class DenseGradient : public UnitGradient {
       const WorkTimer::Scope timing(timer_);
       partial_sums_->add(buffer_.gradient);
     }
+    if (pages_) pages_->begin_sum(begun_);
     if (reduces()) reducer_.begin(mine(), scale, begun_ ? Tensor() : sum_);
   }
   void continue_reduce() override {
@@ -46,7 +50,11 @@ class DenseGradient : public UnitGradient {
     if (!reduces() && !partial_sums_) return;
     if (is_complete()) take(reduces() ? reducer_.finish() : mine());
     if (split_.shards_gradients || split_.adds_sums || !is_complete()) buffer_.zero_grad();
-    if (split_.shards_gradients) buffer_.gradient.storage()->drop();
+    if (split_.shards_gradients && !split_.files_gradient) buffer_.gradient.storage()->drop();
+    if (pages_) pages_->end_sum();
+  }
+  void store() override {
+    if (pages_) pages_->store_whole();
   }
   void gather_sums() override {
     if (split_.gathers_sums()) gathering_ = site_.axes.shards.all_gather(sum_, own_, site_.subject);
@@ -59,12 +67,15 @@ class DenseGradient : public UnitGradient {
     buffer_.zero_grad();
     begun_ = false;
     if (partial_sums_) partial_sums_->restart();
+    if (pages_) pages_->forget();
     reducer_.end_step(false);
   }
 
   const Tensor& own() const override { return own_; }
   const RowGradient& own_rows() const override { return no_rows_; }
   Reducer* reducer() override { return &reducer_; }
+  Page* page() override { return pages_ ? pages_->own() : nullptr; }
+  std::optional<StepPartial> noted() const override { return pages_ ? pages_->noted() : std::nullopt; }
   double waited_ms() const override { return waited_ms_ + reducer_.waited_ms(); }
   double codec_ms() const override { return timer_.milliseconds() + reducer_.codec_ms(); }
 
@@ -74,6 +85,7 @@ class DenseGradient : public UnitGradient {
   const Tensor& mine() const { return partial_sums_ ? partial_sums_->total() : buffer_.gradient; }
   bool reduces() const { return !split_.reduction.stages.empty() && is_complete(); }
   void take(const Tensor& sum) {
+    if (pages_) pages_->wait_for_sum();
     if (sum.raw() != sum_.raw()) {
       const WorkTimer::Scope timing(timer_);
       if (begun_) kernels::accumulate(sum_, sum);
@@ -102,6 +114,7 @@ class DenseGradient : public UnitGradient {
   Tensor sum_;          // where finish_reduce() leaves the sum over ranks: own_, or the shard that is gathered to it
   bool begun_ = false;  // it holds a sum of this step
   Work gathering_;
+  std::unique_ptr<GradientPages> pages_;  // of what lies in files
   RowGradient no_rows_;
   double waited_ms_ = 0;
 };

@@ -1,5 +1,7 @@
 #include "keel/dist/parallel/engine_rules.h"
 
+#include <utility>
+
 #include "keel/dist/parallel/engine_keys.h"
 #include "keel/dist/parallel/rank_groups.h"
 #include "keel/dist/parallel/row_sums.h"
@@ -23,7 +25,7 @@ void check_requirements(std::span<const FlatBuffer> layout, const ShardedOptions
             "a dynamic loss scale is not offered: it skips steps");
   }
   require(!needs.host_memory || on_host,
-          "works in the processor's memory alone; on a device it needs offload_optimizer");
+          "works in the processor's memory alone; on a device it needs offload_optimizer: host");
   if (!needs.one_vector) return;
   for (const FlatBuffer& unit : layout)
     for (const Segment& segment : unit.segments)
@@ -31,10 +33,51 @@ void check_requirements(std::span<const FlatBuffer> layout, const ShardedOptions
               "all parameters are one vector, and have no rates of their own");
 }
 
+// What lies in files is there a unit at a time.
+void check_files(std::span<const FlatBuffer> layout, const ShardedOptions& options, const Optimizer& optimizer,
+                 bool on_processor) {
+  const ShardingOptions& sharding = options.sharding;
+  const OptimizerRequirements needs = optimizer.requirements();
+  const auto refuse = [](bool refused, std::string_view key, std::string_view what, std::string_view why) {
+    if (refused) throw Error(concat(key, " is not offered with ", what, ": ", why), ErrorKind::unsupported);
+  };
+  constexpr std::string_view kState = "sharding.offload_optimizer: file", kWeights = "sharding.offload_parameters",
+                             kGradients = "sharding.offload_gradients";
+  const bool state = sharding.offload_optimizer == Residence::file,
+             weights = sharding.offload_parameters != Residence::device,
+             gradients = sharding.offload_gradients != Residence::device;
+  if (!state && !weights && !gradients) return;
+  for (const auto& [is_used, key] : {std::pair(state, kState), {weights, kWeights}, {gradients, kGradients}}) {
+    refuse(is_used && needs.closure, key, optimizer.name(), "it evaluates the loss at weights of its choice");
+    refuse(is_used && needs.passes > 0, key, optimizer.name(), "it measures all parameters before it updates one");
+    refuse(is_used && needs.matrices, key, optimizer.name(), "it transforms whole matrices of all units at once");
+    refuse(is_used && static_cast<bool>(options.strategy), key, "a strategy of communication",
+           "that keeps all weights at hand");
+  }
+  refuse(state && needs.one_by_one, kState, optimizer.name(), "it keeps states of single parameters");
+  for (const FlatBuffer& unit : layout)
+    refuse(unit.sparse,
+           state     ? kState
+           : weights ? kWeights
+                     : kGradients,
+           "gradients that are kept as rows", "a step touches the rows that its batch looks up");
+  refuse(weights && sharding.secondary, kWeights, "sharding.secondary",
+         "shards of subgroups would be kept beside those in files");
+  refuse(weights && sharding.weight_code != WeightCode::exact && sharding.stage < 3, kWeights, "sharding.weight_code",
+         "under zero3 alone are weights gathered before each use");
+  refuse(gradients && options.clip_by == ClipBy::value && options.clip != 0, kGradients, "clip_by: value",
+         "all gradients would be read once more");
+  refuse(gradients && sharding.stage == 0 && sharding.reduces_each(options.micro_batches), kGradients,
+         "sharding.accumulation: each_backward under ddp", "all sums would be gathered at once");
+  refuse(gradients && !on_processor, kGradients, "a device", "only weights and what the optimizer keeps leave it");
+  KEEL_CHECK(!sharding.uses_files() || !sharding.offload_folder.empty() || options.scratch_file,
+             "what lies in files needs sharding.offload_folder, the folder of the files");
+}
+
 }  // namespace
 
 void check_engine(std::span<const FlatBuffer> layout, const ShardedOptions& options, const Optimizer& optimizer,
-                  int ranks, bool on_host) {
+                  int ranks, bool on_host, bool on_processor) {
   const int stage = options.sharding.stage;
   KEEL_CHECK(stage >= 0 && stage < static_cast<int>(std::size(kShardingStages)),
              "the stages of sharding are 0 to 3, got ", stage);
@@ -71,6 +114,7 @@ void check_engine(std::span<const FlatBuffer> layout, const ShardedOptions& opti
                 ErrorKind::unsupported);
   check_gradients(layout, optimizer);
   check_requirements(layout, options, optimizer, on_host);
+  check_files(layout, options, optimizer, on_processor);
 }
 
 bool sums_groups(const ShardedOptions& options, const Optimizer& optimizer) {

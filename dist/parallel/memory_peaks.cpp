@@ -12,10 +12,13 @@ class PeakCounter {
   explicit PeakCounter(std::span<const UnitSplit> units) : units_(units), states_(units.size()) {}
 
   void add(const StepEvent& event) {
+    if (event.kind == StepEvent::Kind::forward) settle();
     if (event.kind == StepEvent::Kind::backward_begins) hold_gradient(event.unit, true);
     if (event.kind == StepEvent::Kind::action) perform(event.action, event.unit);
   }
-  MemoryPeaks peaks() const { return {gathered_.peak, gradients_.peak, all_.peak}; }
+  MemoryPeaks peaks() const {
+    return {gathered_.peak, gradients_.peak, all_.peak, values_read_, file_read_, file_written_};
+  }
 
  private:
   struct Count {
@@ -28,6 +31,9 @@ class PeakCounter {
     int added = 0;              // virtual ranks whose gradients this rank has added
     bool holds_before = false;  // what compression kept before this step is kept, too
     bool gathered = false;      // in this step
+    bool whole = false;         // its parameters
+    std::int64_t own = 0;       // bytes of its part of them that were read from a file
+    bool stored = false;        // the whole gradient of passes before lies in a file
     std::int64_t coded = 0;     // bytes of codes of a gather that is under way
     std::size_t stage = 0;      // of the reduction, to begin next
     std::int64_t held = 0;      // bytes of the stage that is under way
@@ -39,15 +45,25 @@ class PeakCounter {
     const std::int64_t whole = split.whole * static_cast<std::int64_t>(size_of(split.values));
     State& state = states_[unit];
     switch (kind) {
+      case Kind::fetch: return read_own(unit);
       case Kind::gather:
+        state.whole = true;
+        if (split.pages_values && split.shards_parameters) read_own(unit);
+        else if (split.pages_values) values_read_ += whole;
         if (split.secondary == 0 || (split.trainable && !state.gathered)) all_.add(state.coded = split.gather_held());
         state.gathered = true;  // from here on from the subgroup, as they are
         return count(gathered_, whole);
-      case Kind::release: all_.add(-std::exchange(state.coded, 0)); return count(gathered_, -whole);
+      case Kind::release:
+        all_.add(-std::exchange(state.coded, 0) - std::exchange(state.own, 0));
+        return std::exchange(state.whole, false) ? count(gathered_, -whole) : void();
+      case Kind::store_gradient: state.stored = true; return leave(unit, split.gradient_bytes());
       case Kind::begin_reduce:
         ++state.added;
         if (!is_complete(unit)) return;
         if (!std::exchange(state.holds_before, true)) all_.add(split.reduction.state);
+        hold_gradient(unit, true);
+        if (split.files_sums) all_.add(sums_bytes(split));
+        if (split.files_sums && state.summed) file_read_ += sums_bytes(split);
         return begin_stage(unit);
       case Kind::continue_reduce:
         if (is_complete(unit)) begin_stage(unit);
@@ -58,8 +74,11 @@ class PeakCounter {
         all_.add(-std::exchange(state.held, 0));
         state.stage = 0;
         state.summed = true;
-        return hold_gradient(unit, false);
-      case Kind::wait_gathered: return all_.add(-std::exchange(state.coded, 0));
+        if (split.files_gradient && !split.files_sums) return leave(unit, split.gradient_bytes());
+        hold_gradient(unit, false);
+        state.stored = false;
+        return split.files_sums ? leave(unit, sums_bytes(split)) : void();
+      case Kind::wait_gathered: return all_.add(-std::exchange(state.coded, 0) - std::exchange(state.own, 0));
       case Kind::gather_gradient:
       case Kind::wait_gradient: return;
     }
@@ -75,8 +94,34 @@ class PeakCounter {
     all_.add(bytes - std::exchange(state.held, bytes));
   }
   void hold_gradient(std::size_t unit, bool wanted) {
-    if (!units_[unit].shards_gradients || std::exchange(states_[unit].gradient, wanted) == wanted) return;
+    const UnitSplit& split = units_[unit];
+    if (!split.shards_gradients && !split.files_gradient) return;
+    if (std::exchange(states_[unit].gradient, wanted) == wanted) return;
+    if (wanted && states_[unit].stored) file_read_ += split.gradient_bytes();
     count(gradients_, wanted ? units_[unit].gradient_bytes() : -units_[unit].gradient_bytes());
+  }
+  // What a gather sends of this rank's, from its file.
+  void read_own(std::size_t unit) {
+    if (states_[unit].own > 0) return;
+    const UnitSplit& split = units_[unit];
+    const std::int64_t bytes = split.shard.count() * static_cast<std::int64_t>(size_of(split.values));
+    values_read_ += bytes;
+    all_.add(states_[unit].own = bytes);
+  }
+  static std::int64_t sums_bytes(const UnitSplit& split) {
+    return split.shard.count() * static_cast<std::int64_t>(size_of(split.gradient));
+  }
+  // So much of a gradient goes to its file, when that before it is there.
+  void leave(std::size_t unit, std::int64_t bytes) {
+    settle();
+    file_written_ += bytes;
+    leaving_ = {unit, bytes};
+  }
+  void settle() {
+    const auto [unit, bytes] = std::exchange(leaving_, {});
+    if (bytes == 0) return;
+    if (units_[unit].files_sums && !states_[unit].gradient) all_.add(-bytes);
+    else hold_gradient(unit, false);
   }
   void count(Count& kind, std::int64_t bytes) {
     kind.add(bytes);
@@ -86,6 +131,8 @@ class PeakCounter {
   std::span<const UnitSplit> units_;
   std::vector<State> states_;
   Count gathered_, gradients_, all_;
+  std::pair<std::size_t, std::int64_t> leaving_ = {};  // a unit, and its bytes that are being written
+  std::int64_t values_read_ = 0, file_read_ = 0, file_written_ = 0;
 };
 
 }  // namespace

@@ -1,5 +1,6 @@
 #pragma once
-// The most memory that is there for a while in a step: whole parameters and gradients, and what reductions write to.
+// The most memory that is there for a while in the passes of a step: whole parameters and gradients, what reductions
+// write to, and what files give; and what these read and write.
 
 #include <cstdint>
 #include <span>
@@ -9,9 +10,11 @@
 namespace keel {
 
 // Bytes. `all` is the peak of Purpose::bucket: whole parameters, whole gradients that come and go, buffers of
-// reductions, and the second copy of what compression keeps.
+// reductions, the second copy of what compression keeps, and what lies in files and was read or is not written yet.
 struct MemoryPeaks {
   std::int64_t gathered = 0, whole_gradients = 0, all = 0;
+  std::int64_t values_read = 0;                  // of weights, from where they lie
+  std::int64_t file_read = 0, file_written = 0;  // of gradients
 };
 
 MemoryPeaks memory_peaks(std::span<const UnitSplit> units, std::span<const StepEvent> events);

@@ -14,7 +14,8 @@ OptimizerMemory::OptimizerMemory(const Units& units, const Optimizer& optimizer,
       optimizer_(optimizer),
       context_(site.offloads ? site.context.host() : site.context),
       offloads_(site.offloads),
-      dtype_(site.dtype) {
+      dtype_(site.dtype),
+      pager_(site.pager) {
   if (const SharedNumber* shared = optimizer_.shared_number())
     shared_ = from_values(context_, std::vector<double>(static_cast<std::size_t>(shared->count), shared->initial),
                           {shared->count}, Purpose::workspace);
@@ -23,13 +24,14 @@ OptimizerMemory::OptimizerMemory(const Units& units, const Optimizer& optimizer,
   std::size_t parameter = 0;  // that are trained, in the units before
   for (std::size_t i = 0; i < units_.size(); ++i) {
     const ShardUnit& unit = *units_[i];
-    make_states(unit);
+    make_states(i);
     make_ranges(i, before, parameter, groups);
     if (!unit.trainable()) continue;
     before += unit.layout().numel;
     parameter += unit.layout().segments.size();
   }
   make_matrices(groups, site);
+  if (pager_ != nullptr) make_walk(site.budget);
 }
 
 void OptimizerMemory::make_matrices(const GroupRule& groups, const Site& site) {
@@ -40,12 +42,19 @@ void OptimizerMemory::make_matrices(const GroupRule& groups, const Site& site) {
   matrices_.emplace(optimizer_, std::move(deal), ranges_, context_, site.context, site.shards);
 }
 
-void OptimizerMemory::make_states(const ShardUnit& unit) {
+void OptimizerMemory::make_states(std::size_t number) {
+  ShardUnit& unit = *units_[number];
   std::vector<Tensor>& states = states_.emplace_back();
+  std::vector<Page*>& pages = pages_.emplace_back(unit.trainable() ? unit.pages() : std::vector<Page*>{});
   if (!unit.trainable()) return;
+  const bool in_file = unit.split().files_state;
   for (std::size_t kind = 0; kind < optimizer_.state_names().size(); ++kind) {
-    states.push_back(zeros(context_, {unit.owned().count()}, dtype_, Purpose::optimizer));
+    states.push_back(zeros(context_, {unit.owned().count()}, dtype_, in_file ? Purpose::bucket : Purpose::optimizer));
     if (const double initial = optimizer_.initial_state(kind); initial != 0) kernels::fill(states.back(), initial);
+    if (!in_file) continue;
+    const std::string name = concat(optimizer_.state_names()[kind], " of ", name_of_unit(unit.layout()));
+    state_pages_.push_back(std::make_unique<Page>(*pager_, states.back(), name, number));
+    pages.push_back(state_pages_.back().get());
   }
 }
 
@@ -133,12 +142,15 @@ void OptimizerMemory::make_ranges(std::size_t unit, std::int64_t before, std::si
   unit_parts_.push_back({first_part, static_cast<std::int64_t>(parts_.size())});
 }
 
-void OptimizerMemory::update(const Tensor& state) {
+void OptimizerMemory::update(const Tensor& state, const Updated& updated) {
+  if (!walk_.steps.empty()) return update_from_files(state, updated);
   take_rows();
   if (matrices_) matrices_->begin(ranges_);
   if (offloads_) update_on_processor(state);
   else update_in_place(state);
   if (matrices_) matrices_->end(ranges_);
+  for (std::size_t i = 0; i < units_.size(); ++i)
+    if (units_[i]->trainable()) updated(i);
 }
 
 void OptimizerMemory::update_in_place(const Tensor& state) {

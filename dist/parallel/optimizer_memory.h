@@ -3,6 +3,7 @@
 // or in the processor's memory.
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -11,6 +12,7 @@
 #include "keel/dist/parallel/matrix_updates.h"
 #include "keel/dist/parallel/shard_unit.h"
 #include "keel/dist/parallel/tensor_sums.h"
+#include "keel/dist/parallel/update_walk.h"
 #include "keel/nn/tensor_parts.h"
 #include "keel/optim/optimizer.h"
 
@@ -30,13 +32,17 @@ class OptimizerMemory {
     bool is_sharded = false;   // each updates its shards alone
     int virtual_ranks = 1;     // of each rank; sums are measured of the shard of each
     MatrixWork matrices = MatrixWork::dealt;
+    Pager* pager = nullptr;   // of what lies in files; null: nothing does
+    std::int64_t budget = 0;  // bytes of it that an update has in memory at a time
   };
+  // Told of a unit that is trained whose values are new, on this rank and on the device.
+  using Updated = std::function<void(std::size_t unit)>;
   // Units, optimizer and communicator must outlive it.
   OptimizerMemory(const Units& units, const Optimizer& optimizer, const GroupRule& groups, const Site& site);
 
   // Updates what this rank owns by the gradients of its units. `state`: a step that decide_step() has decided. The
-  // device has the new values afterwards; the other ranks do not.
-  void update(const Tensor& state);
+  // device has the new values afterwards; the other ranks do not. `updated` may send them, one unit after the other.
+  void update(const Tensor& state, const Updated& updated);
   // Of an optimizer whose weights are averages: writes what the next gradient is taken at to the values of a unit.
   void fill_values(std::size_t unit) const;
   // Forgets the rows of a step, where gradients are kept as rows.
@@ -51,6 +57,8 @@ class OptimizerMemory {
   // Views of all of it, as "<state>.<parameter>" and "shared.<name>".
   TensorParts parts() const;
 
+  // The most bytes of what lies in files that an update has in memory.
+  std::int64_t walk_peak() const { return walk_.peak; }
   // Bytes that were copied between the device and the processor.
   std::int64_t offload_bytes() const { return offload_bytes_; }
   void count_offload(std::int64_t bytes) { offload_bytes_ += bytes; }
@@ -59,13 +67,16 @@ class OptimizerMemory {
  private:
   void make_sums(const Site& site);
   void make_matrices(const GroupRule& groups, const Site& site);
-  void make_states(const ShardUnit& unit);
+  void make_states(std::size_t unit);
   void make_ranges(std::size_t unit, std::int64_t before, std::size_t parameter, const GroupRule& groups);
   std::vector<Tensor> make_parameter_state(const ShardUnit& unit, const Segment& segment, const ParameterGroup& group);
   ParameterRange range_of(std::size_t unit, std::int64_t begin, std::int64_t end) const;
   void take_rows();
   void update_in_place(const Tensor& state);
   void update_on_processor(const Tensor& state);
+  void update_from_files(const Tensor& state, const Updated& updated);
+  void update_unit(std::size_t unit, const Tensor& gradient, const StepInput& input);
+  void make_walk(std::int64_t budget);
   std::vector<ParameterRange> with_gradients(std::span<const ParameterRange> ranges, Span of_unit, std::size_t unit,
                                              const Tensor& gradient) const;
 
@@ -84,6 +95,12 @@ class OptimizerMemory {
   std::optional<TensorSums> sums_;
   std::optional<MatrixUpdates> matrices_;  // for an optimizer that transforms them
   Tensor shared_;
+  // Of what lies in files: by unit, what an update needs, and those that are states; and the order.
+  Pager* pager_;
+  std::vector<std::vector<Page*>> pages_;
+  std::vector<std::unique_ptr<Page>> state_pages_;
+  std::vector<std::size_t> walked_;  // units
+  UpdateWalk walk_;
   std::int64_t offload_bytes_ = 0;
 };
 

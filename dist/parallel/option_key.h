@@ -18,8 +18,8 @@ template <class Options>
 struct OptionKey {
   template <class T>
   using Of = T Options::*;
-  using Member = std::variant<Of<bool>, Of<int>, Of<std::int64_t>, Of<std::uint64_t>, Of<double>,
-                              Of<std::optional<DType>>, Of<Accumulation>, Of<WeightCode>, Of<MatrixWork>,
+  using Member = std::variant<Of<bool>, Of<int>, Of<std::int64_t>, Of<std::uint64_t>, Of<double>, Of<std::string>,
+                              Of<std::optional<DType>>, Of<Accumulation>, Of<WeightCode>, Of<MatrixWork>, Of<Residence>,
                               Of<Compression::Type>, Of<Compression::Bits>, Of<ClipBy>>;
 
   std::string_view key;  // in its section
@@ -44,6 +44,7 @@ inline constexpr std::string_view kOptionDTypes[] = {"auto", "fp32", "bf16", "fp
 constexpr std::span<const std::string_view> names_of(Accumulation) { return kAccumulations; }
 constexpr std::span<const std::string_view> names_of(WeightCode) { return kWeightCodes; }
 constexpr std::span<const std::string_view> names_of(MatrixWork) { return kMatrixWorks; }
+constexpr std::span<const std::string_view> names_of(Residence) { return kResidences; }
 constexpr std::span<const std::string_view> names_of(ClipBy) { return kClipBys; }
 constexpr std::span<const std::string_view> names_of(Compression::Bits) { return kCompressionBits; }
 std::span<const std::string_view> names_of(Compression::Type);
@@ -65,5 +66,12 @@ template <class T>
 inline constexpr bool has_names = requires(T value) {
   names_of(value);
 };
+
+// Further words for values that have names, "word=name|...", which are read as well.
+template <class T>
+constexpr std::string_view other_words_of(const T&) {
+  return {};
+}
+constexpr std::string_view other_words_of(Residence) { return "false=device|true=host|none=device|cpu=host|nvme=file"; }
 
 }  // namespace keel

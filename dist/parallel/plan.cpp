@@ -5,10 +5,12 @@
 
 #include "keel/dist/comm/algorithms.h"
 #include "keel/dist/parallel/engine_rules.h"
+#include "keel/dist/parallel/file_plan.h"
 #include "keel/dist/parallel/memory_peaks.h"
 #include "keel/dist/parallel/rank_groups.h"
 #include "keel/dist/parallel/row_sums.h"
 #include "keel/dist/parallel/step_tuning.h"
+#include "keel/dist/parallel/update_walk.h"
 #include "keel/dist/parallel/virtual_ranks.h"
 
 namespace keel {
@@ -127,6 +129,27 @@ void plan_strategy(RankPlan& plan, std::span<const UnitSplit> units, const Commu
   plan.traffic.strategy_steps = cost.every;
 }
 
+// What lies in files, and what an update reads and writes of it.
+void plan_files(RankPlan& plan, std::span<const FlatBuffer> layout, std::span<const UnitSplit> units,
+                const Optimizer& optimizer, const ShardedOptions& options, const PrecisionPolicy& policy,
+                bool on_device) {
+  check_budget(layout, units, policy, optimizer, on_device, options.sharding.offload_budget);
+  plan.memory.file = room_in_file(layout, units, policy, optimizer, on_device);
+  std::vector<WalkedUnit> walked;
+  for (const UnitSplit& unit : units) {
+    if (!unit.trainable) continue;
+    const UnitPages pages = pages_of(unit, policy, optimizer, on_device);
+    walked.push_back({pages.of_update(), pages.stored() + pages.hosted});
+    plan.traffic.file_read += pages.of_update() - pages.hosted;
+    plan.traffic.file_written += pages.stored();
+    if (unit.pages_values && (on_device || pages.hosted > 0)) {
+      const std::int64_t values = unit.keeps_own() ? unit.owned.count() : unit.whole;
+      plan.traffic.offload += 2 * values * static_cast<std::int64_t>(size_of(unit.values));
+    }
+  }
+  plan.memory.walk = walk_update(walked, options.sharding.offload_budget).peak;
+}
+
 }  // namespace
 
 std::optional<MatrixDeal> plan_matrices(std::span<const FlatBuffer> layout, const Optimizer& optimizer,
@@ -157,6 +180,7 @@ std::vector<PlannedCollective> matrix_collectives(const MatrixDeal& deal, int ra
 std::int64_t control_bytes(int ranks) { return ranks * static_cast<std::int64_t>(sizeof(StepPartial)); }
 
 std::string name_of_unit(const FlatBuffer& unit) { return unit.unit.empty() ? "the rest" : unit.unit; }
+int shard_ranks(const ShardedOptions& options, int ranks) { return place_of(options, ranks, 0).ranks; }
 
 RankPlace check_planned(std::span<const FlatBuffer> layout, const Optimizer& optimizer, const ShardedOptions& options,
                         int ranks, int rank) {
@@ -175,7 +199,7 @@ RankPlace check_planned(std::span<const FlatBuffer> layout, const Optimizer& opt
 }
 
 RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimizer, const ShardedOptions& options,
-                   int ranks, int rank, const BufferCount& buffers, std::string_view algorithm) {
+                   int ranks, int rank, const BufferCount& buffers, std::string_view algorithm, bool on_device) {
   const RankPlace place = check_planned(layout, optimizer, options, ranks, rank);
   PrecisionPolicy policy = options.policy;
   policy.keeps_master = optimizer.requirements().master;
@@ -200,7 +224,7 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
                gradient_bytes = static_cast<std::int64_t>(size_of(unit.gradient));
     const std::int64_t kept = (unit.keeps_own() ? unit.owned.count() : 0) + (unit.shards_parameters ? 0 : unit.whole) +
                               (unit.secondary > 0 ? unit.whole / unit.secondary : 0);
-    plan.memory.parameter += kept * value_bytes;
+    if (!unit.files_values) (unit.pages_values ? plan.memory.host : plan.memory.parameter) += kept * value_bytes;
     const bool stays = answers || !sharding.reshard_after_forward || layout[i].unit.empty() ||
                        (sharding.keep_last_unit && layout[i].unit == last);
     plan_gathers(plan, unit, unit.shards_parameters ? passes * (stays ? 1 : 2) : 1);
@@ -220,11 +244,11 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
     const std::int64_t state = unit.owned.count() * state_bytes + of_parameters;
     if (saves) plan.memory.checkpoint += numbers * state_width + of_parameters;
     const std::int64_t values = unit.owned.count() * value_bytes;
-    if (sharding.offload_optimizer) {
-      plan.memory.host += state + values;
+    if (sharding.offload_optimizer == Residence::host || (unit.files_state && on_device)) {
+      if (!unit.files_state) plan.memory.host += state + values;
       plan.traffic.offload += unit.owned.count() * gradient_bytes + values;
       arriving = std::max(arriving, values);
-    } else {
+    } else if (!unit.files_state) {
       plan.memory.optimizer += state;
     }
     for (const ReductionStage& stage : unit.reduction.stages) {
@@ -262,7 +286,12 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
   if (!place.sums_groups && place.groups > 1)
     plan_strategy(plan, units, *options.strategy(), place.groups, rank / place.ranks);
   plan.memory.gradient += plan.memory.undelivered + plan.memory.partial_sums;
-  if (ranks > 1) {
+  if (sharding.pages()) plan_files(plan, layout, units, optimizer, options, policy, on_device);
+  if (sharding.pages() && ranks > 1)
+    plan.traffic.control +=
+        2 * Sender(algorithm, ranks, rank)
+                .elements(CollectiveKind::all_gather, ranks * static_cast<std::int64_t>(sizeof(int)));
+  if (ranks > 1 || sharding.pages()) {
     ShardedOptions walked = options;
     if (!answers)
       walked.sharding =
@@ -271,11 +300,17 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
     plan.memory.gathered = peaks.gathered;
     plan.memory.whole_gradients = peaks.whole_gradients;
     plan.memory.buckets = peaks.all;
+    const bool in_file = sharding.offload_parameters == Residence::file;
+    plan.traffic.file_read += peaks.file_read + (in_file ? peaks.values_read : 0);
+    plan.traffic.offload += on_device || !in_file ? peaks.values_read : 0;
+    plan.traffic.file_written += peaks.file_written;
   }
+  if (!on_device && plan.memory.walk > 0)
+    plan.memory.buckets = std::max(plan.memory.buckets, plan.memory.walk + shared + plan.memory.undelivered);
   if (deal)
     plan.memory.buckets =
         std::max(plan.memory.buckets,
-                 matrix_bytes(*deal, place.rank, sharding.offload_optimizer, wide) + plan.memory.undelivered);
+                 matrix_bytes(*deal, place.rank, sharding.offloads_optimizer(), wide) + plan.memory.undelivered);
   if (shared > 0) plan.memory.buckets = std::max(plan.memory.buckets, shared + plan.memory.undelivered);
   if (arriving > 0) plan.memory.buckets = std::max(plan.memory.buckets, arriving + plan.memory.undelivered);
   return plan;

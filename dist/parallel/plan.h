@@ -53,6 +53,9 @@ struct MemoryPlan {
   std::int64_t gathered = 0, whole_gradients = 0, buckets = 0;
   // What an offloaded optimizer has in the processor's memory: masters, state, and the weights that it updates.
   std::int64_t host = 0;
+  // What lies in files (keel/dist/parallel/page.h), and the most of it that an update has in memory, which is a part of
+  // `buckets` unless the optimizer works for a device.
+  std::int64_t file = 0, walk = 0;
   // What one save writes, and an asynchronous one has a copy of in the processor's memory
   // (keel/dist/checkpoint/snapshot.h).
   std::int64_t checkpoint = 0;
@@ -72,6 +75,8 @@ struct TrafficPlan {
   // that needs a closure. Not in sent().
   std::int64_t control = 0;
   std::int64_t offload = 0;  // to the processor and back; not in sent()
+  // From files and to them; not in sent().
+  std::int64_t file_read = 0, file_written = 0;
   // What a strategy of communication sends in so many steps; not in sent(), which is of a step inside a group.
   std::int64_t strategy = 0, strategy_steps = 1;
 
@@ -98,6 +103,8 @@ std::int64_t control_bytes(int ranks);
 
 // The path of a unit's module; "the rest" for what is in no unit of its own.
 std::string name_of_unit(const FlatBuffer& unit);
+// The number of ranks that a unit's shards are spread over; lay_out() takes it as `shards`.
+int shard_ranks(const ShardedOptions& options, int ranks);
 
 // Where a rank stands. Throws the Errors of plan_rank().
 RankPlace check_planned(std::span<const FlatBuffer> layout, const Optimizer& optimizer, const ShardedOptions& options,
@@ -109,9 +116,11 @@ RankPlace check_planned(std::span<const FlatBuffer> layout, const Optimizer& opt
 // its input may gather that unit once less where nothing is prefetched; where activations are recomputed, no last unit
 // is kept. The optimizer counts as offloaded where the options say so, whatever the device. `algorithm` is the
 // communicator's (keel/dist/comm/algorithms.h); the bytes of all but "direct" are read off their schedules. Where an
-// engine tries settings, memory is that of the largest one. Throws an Error where a gradient is kept as rows: memory
-// and bytes then follow from the data.
+// engine tries settings, memory is that of the largest one. `on_device`: what lies in files is read into the
+// processor's memory, for a device. Throws an Error where a gradient is kept as rows: memory and bytes then follow from
+// the data.
 RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimizer, const ShardedOptions& options,
-                   int ranks, int rank, const BufferCount& buffers = {}, std::string_view algorithm = "direct");
+                   int ranks, int rank, const BufferCount& buffers = {}, std::string_view algorithm = "direct",
+                   bool on_device = false);
 
 }  // namespace keel

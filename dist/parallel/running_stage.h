@@ -7,6 +7,7 @@
 
 #include "keel/dist/comm/communicator.h"
 #include "keel/dist/parallel/error_feedback.h"
+#include "keel/dist/parallel/page.h"
 #include "keel/dist/parallel/unit_split.h"
 #include "keel/nn/flat_buffer.h"
 #include "keel/runtime/work_timer.h"
@@ -20,6 +21,8 @@ struct ReducerSite {
   Compression compression = {};
   std::uint64_t seed = 1;  // of PowerSGD's first factors
   int subject = 0;         // the unit's number, as its collectives name it
+  Pager* pager = nullptr;  // of what lies in files
+  std::size_t number = 0;  // of the unit in the engine
 };
 
 class RunningStage {

@@ -1,6 +1,7 @@
 #include "keel/dist/parallel/shard_unit.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "keel/dist/parallel/row_sums.h"
@@ -16,14 +17,18 @@ ShardUnit::ShardUnit(FlatBuffer layout, const ShardedOptions& options, const Sit
                    .master = options.policy.master() ? std::optional(options.policy.master_dtype()) : std::nullopt,
                    .offload = site.offload,
                    .seed = options.seed,
-                   .subject = site.subject}) {
+                   .subject = site.subject,
+                   .pager = site.pager,
+                   .number = site.number}) {
   if (split_.trainable)
     gradient_ = make_unit_gradient(buffer_, split_,
                                    {.context = site.context,
                                     .axes = site.axes,
                                     .compression = options.compression,
                                     .seed = options.seed,
-                                    .subject = site.subject});
+                                    .subject = site.subject,
+                                    .pager = site.pager,
+                                    .number = site.number});
   attach_parameters(buffer_);
 }
 
@@ -31,6 +36,23 @@ Tensor ShardUnit::shard_gradient(int number) const {
   if (!buffer_.sparse) return counted(gradient_->own(), virtual_shard(number));
   const Span rows = rows_of(buffer_, split_.shard);
   return gradient_->own_rows().between(rows.begin, rows.end).values().flatten();
+}
+
+void ShardUnit::add_squares(const Tensor& state, std::int64_t before, int number) const {
+  const std::optional<StepPartial> noted = gradient_->noted();
+  if (!noted) return kernels::add_squares(shard_gradient(number), state, before + virtual_shard(number).begin);
+  StepPartial partial;
+  std::byte* const mine = kernels::partial_of(state).raw();
+  std::memcpy(&partial, mine, sizeof partial);
+  partial.squares += noted->squares;
+  if (noted->bad != StepPartial::kNothingBad) partial.bad = std::min(partial.bad, before + noted->bad);
+  std::memcpy(mine, &partial, sizeof partial);
+}
+
+std::vector<Page*> ShardUnit::pages() {
+  std::vector<Page*> all = parameters_.pages();
+  if (Page* const gradient = gradient_page()) all.push_back(gradient);
+  return all;
 }
 
 TensorPart ShardUnit::part(const Segment& segment, std::string name, const Tensor& owned) const {

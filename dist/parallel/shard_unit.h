@@ -32,9 +32,11 @@ class ShardUnit {
   struct Site {
     Context context;
     Axes axes;
-    RankPlace place;       // this rank's, by the same axes
-    bool offload = false;  // masters and optimizer state lie in the processor's memory, and it updates
-    int subject = 0;       // the unit's number, as its collectives name it
+    RankPlace place;         // this rank's, by the same axes
+    bool offload = false;    // masters and optimizer state lie in the processor's memory, and it updates
+    int subject = 0;         // the unit's number, as its collectives name it
+    Pager* pager = nullptr;  // of what lies in files
+    std::size_t number = 0;  // of the unit in the engine
   };
   ShardUnit(FlatBuffer layout, const ShardedOptions& options, const Site& site);
   ShardUnit(const ShardUnit&) = delete;
@@ -69,6 +71,12 @@ class ShardUnit {
   // The gradient of that shard, without padding, as the norm counts it; the values of own_rows() where it is kept as
   // rows.
   Tensor shard_gradient(int number = 0) const;
+  // Adds its squares to the state of a step, as kernels::add_squares() does; elements count from `before` plus the
+  // shard's begin.
+  void add_squares(const Tensor& state, std::int64_t before, int number = 0) const;
+  // What lies in files of that which an update reads and writes, and of those what it only reads.
+  std::vector<Page*> pages();
+  Page* gradient_page() const { return gradient_ ? gradient_->page() : nullptr; }
   // Whether the rows that are looked up from now on count as used.
   void count_rows(bool counts) const;
 

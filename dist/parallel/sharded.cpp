@@ -7,6 +7,7 @@
 #include "keel/dist/comm/thread_transport.h"
 #include "keel/dist/comm/transport_communicator.h"
 #include "keel/dist/parallel/engine_rules.h"
+#include "keel/dist/parallel/file_plan.h"
 
 namespace keel {
 
@@ -45,11 +46,12 @@ Sharded::Sharded(Module& model, const Context& context, std::unique_ptr<Communic
       communicator_(communicator != nullptr ? *communicator : *own_communicator_),
       optimizer_(std::move(optimizer)),
       options_(options),
-      offloads_(options.sharding.offload_optimizer && context.device().type != DeviceType::cpu),
+      offloads_(options.sharding.offloads_optimizer() && context.device().type != DeviceType::cpu),
       is_tuned_(options.sharding.tunes()) {
+  if (context.device().type == DeviceType::cpu) options_.sharding = options_.sharding.on_processor();
   const std::vector<FlatBuffer> layout = lay_out(model, size(), optimizer_->requirements().block);
-  const bool on_host = offloads_ || context.device().type == DeviceType::cpu;
-  check_engine(layout, options_, *optimizer_, size(), on_host);
+  const bool on_processor = context.device().type == DeviceType::cpu;
+  check_engine(layout, options_, *optimizer_, size(), offloads_ || on_processor, on_processor);
   options_.policy.keeps_master = optimizer_->requirements().master;
   options_.policy.averages = optimizer_->requirements().averages;
   control_ = communicator_.split(0, rank());
@@ -64,16 +66,18 @@ Sharded::Sharded(Module& model, const Context& context, std::unique_ptr<Communic
   }
   Communicator& deciders = group_control_ ? *group_control_ : *control_;
   groups_.emplace(communicator_, place, options_);
+  if (options_.sharding.pages()) make_pager(layout);
   make_units(model);
   buffer_updates_.emplace(model, context_, deciders, virtual_ranks());
   weights_.assign(static_cast<std::size_t>(virtual_ranks()), 0);
   const int sharers = groups_->place().ranks;
   const DType dtype = options_.policy.parameter == DType::f64 ? DType::f64 : DType::f32;
   decision_.emplace(context_, deciders, virtual_ranks(), options_);
-  memory_.emplace(units_, *optimizer_, options_.groups,
-                  OptimizerMemory::Site{context_, offloads_, dtype, deciders, sharers, groups_->axes().shards,
-                                        kShardingStages[options_.sharding.stage].optimizer, virtual_ranks(),
-                                        options_.sharding.matrices});
+  memory_.emplace(
+      units_, *optimizer_, options_.groups,
+      OptimizerMemory::Site{context_, offloads_, dtype, deciders, sharers, groups_->axes().shards,
+                            kShardingStages[options_.sharding.stage].optimizer, virtual_ranks(),
+                            options_.sharding.matrices, pager_ ? &*pager_ : nullptr, options_.sharding.offload_budget});
   if (optimizer_->requirements().closure) {
     dots_.emplace(1, memory_->context(), context_, *control_, sharers);
     losses_.emplace(1, memory_->context(), context_, *control_, size());
@@ -123,8 +127,36 @@ void Sharded::make_units(Module& model) {
                                                                  .axes = groups_->axes(),
                                                                  .place = groups_->place(),
                                                                  .offload = offloads_,
-                                                                 .subject = subject}));
+                                                                 .subject = subject,
+                                                                 .pager = pager_ ? &*pager_ : nullptr,
+                                                                 .number = units_.size()}));
   }
+}
+
+// All ranks have room for what lies in files, or none goes on.
+void Sharded::make_pager(std::span<const FlatBuffer> layout) {
+  const ShardingOptions& sharding = options_.sharding;
+  const std::vector<UnitSplit> splits = split_units(layout, options_, groups_->place());
+  check_budget(layout, splits, options_.policy, *optimizer_, offloads_, sharding.offload_budget);
+  const std::int64_t room = room_in_file(layout, splits, options_.policy, *optimizer_, offloads_);
+  if (!sharding.uses_files()) {
+    pager_.emplace(sharding.offload_budget);
+    return;
+  }
+  together(*control_, [&] {
+    std::unique_ptr<ScratchFile> file = options_.scratch_file ? options_.scratch_file(sharding.offload_folder)
+                                                              : make_scratch_file(sharding.offload_folder);
+    if (file->alignment() == 1)
+      context_.log(LogLevel::info,
+                   concat("files in ", file->folder(), " are read and written through the system's cache"));
+    pager_.emplace(std::move(file), sharding.offload_threads, sharding.offload_budget);
+    pager_->file().reserve(room);
+  });
+}
+
+// Failures of files, which each rank has noted for itself.
+void Sharded::agree_on_files() {
+  if (pager_) together(*control_, [&] { pager_->throw_noted(); });
 }
 
 void Sharded::make_schedule(Module& model) {
@@ -148,13 +180,13 @@ void Sharded::make_schedule(Module& model) {
 
 void Sharded::watch_leaves() {
   for (std::size_t i = 0; i < units_.size(); ++i) {
-    units_[i]->parameters().when_touched([this, i] { touched(i); });
+    units_[i]->parameters().when_touched([this, i] { return touched(i); });
     if (!units_[i]->trainable()) continue;
     for (const Segment& segment : units_[i]->layout().segments) {
       Leaf& leaf = *segment.parameter->variable.leaf();
       leaf.owner = this;
       leaf.when_ready(this, [this, i](BackwardPass&) { gradient_ready(i); });
-      if (units_[i]->split().shards_parameters)
+      if (units_[i]->split().values_come_and_go())
         leaf.when_passed(this, [this, i](BackwardPass& pass) { constant_passed(i, pass); });
     }
   }

@@ -167,8 +167,11 @@ class Sharded {
   // Milliseconds in which payloads of gradients, and sums of payloads, were made. On a device they are measured by its
   // own clock, and count once they have passed.
   double codec_ms() const;
-  // Bytes that were copied between the device and the processor for an offloaded optimizer.
-  std::int64_t offload_bytes() const { return memory_->offload_bytes(); }
+  // Bytes that were copied between the device and the processor for what lies there.
+  std::int64_t offload_bytes() const { return memory_->offload_bytes() + (pager_ ? pager_->moved_bytes() : 0); }
+  // Bytes of what lies in files that were read and written, and what the file takes of the disk.
+  PageTraffic file_traffic() const { return pager_ ? pager_->file_traffic() : PageTraffic{}; }
+  std::int64_t file_bytes() const { return pager_ ? pager_->file_bytes() : 0; }
   // Groups of ranks that have weights of their own, since a strategy of communication seldom brings them together: how
   // many there are, and which this rank's is; 1 and 0 otherwise.
   int groups() const { return strategy_ ? groups_->place().groups : 1; }
@@ -195,7 +198,7 @@ class Sharded {
 
   // Views of what this rank owns: the weights by parameter name (the masters where there are any), and the optimizer's
   // state as "<state>.<parameter>". Buffers follow the weights, on the first rank. What other ranks own has no numbers.
-  // Every rank has the shared numbers, as "shared.<name>".
+  // Every rank has the shared numbers, as "shared.<name>". An Error where a file has failed in the middle of an update.
   TensorParts weights() const;
   TensorParts optimizer_state() const;
   // Every rank calls these. Every name, shape and number that this rank owns must be there; otherwise an Error lists
@@ -250,8 +253,13 @@ class Sharded {
   void pass_begins();
   void forward_begins(std::size_t module);
   void forward_ends(std::size_t module) noexcept;
-  void touched(std::size_t unit);
   void end_virtual_rank();
+  bool touched(std::size_t unit);
+  void make_pager(std::span<const FlatBuffer> layout);
+  void agree_on_files();
+  void check_updated() const;
+  void share_by_strategy();
+  void put_away(std::size_t unit);
   void share_updates(std::size_t unit);
   void gradient_ready(std::size_t unit);
   void constant_passed(std::size_t unit, BackwardPass& pass);
@@ -281,6 +289,8 @@ class Sharded {
   ShardedOptions options_;
   bool offloads_, is_tuned_;
   bool uses_averages_ = false;
+  std::optional<Pager> pager_;  // of what lies in files
+  bool is_half_updated_ = false;
   std::vector<std::unique_ptr<ShardUnit>> units_;
   std::optional<OptimizerMemory> memory_;
   std::optional<StepDecision> decision_;

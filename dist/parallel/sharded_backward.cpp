@@ -15,9 +15,11 @@ void Sharded::perform(const UnitSchedule::Actions& actions) {
   for (const UnitAction& action : actions) {
     ShardUnit& unit = *units_[action.unit];
     switch (action.kind) {
+      case Kind::fetch: unit.parameters().fetch(); break;
       case Kind::gather: unit.parameters().gather(); break;
       case Kind::wait_gathered: unit.parameters().wait_gathered(); break;
       case Kind::release: unit.parameters().release(); break;
+      case Kind::store_gradient: unit.gradient().store(); break;
       case Kind::begin_reduce: unit.gradient().begin_reduce(gradient_scale_); break;
       case Kind::continue_reduce: unit.gradient().continue_reduce(); break;
       case Kind::finish_reduce:
@@ -39,6 +41,7 @@ void Sharded::forward_begins(std::size_t module) {
   if (BackwardPass::current() != nullptr) return;  // a recomputation: what it touches is gathered
   if (is_tuning()) tuning_->step_begins();
   perform(schedule_.forward_begins(module));
+  if (pager_ && grad_mode() != GradMode::record) pager_->throw_noted();  // no step follows that would
 }
 
 void Sharded::forward_ends(std::size_t module) noexcept try {
@@ -90,6 +93,7 @@ void Sharded::backward(std::span<const WeightedLoss> terms, const BackwardOption
   keel::backward(losses, seeds, this);
   if (reduces && options_.sharding.strict) check_all_used();
   perform(schedule_.backward_ends());
+  if (pager_) pager_->settle();
   if (options.last) end_virtual_rank();
 }
 
@@ -127,10 +131,14 @@ void Sharded::share_updates(std::size_t unit) {
 }
 
 // A backward pass, be it another engine's, has the whole weights no longer than it runs.
-void Sharded::touched(std::size_t unit) {
-  if (BackwardPass* const pass = BackwardPass::current())
-    pass->at_end([this, unit] { perform(schedule_.given_back(unit)); });
+// Outside of passes nobody says when whole weights that were read from a file are of no more use: they are borrowed.
+bool Sharded::touched(std::size_t unit) {
+  BackwardPass* const pass = BackwardPass::current();
+  const UnitSplit& split = units_[unit]->split();
+  if (pass == nullptr && split.pages_values && !split.shards_parameters) return false;
+  if (pass != nullptr) pass->at_end([this, unit] { perform(schedule_.given_back(unit)); });
   perform(schedule_.touched(unit));
+  return true;
 }
 
 // A pass in which the parameters are constants has come past one of a unit. Whole weights come and go as in this

@@ -2,6 +2,8 @@
 // All that an engine is made with, besides model, communicator and optimizer.
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -13,6 +15,7 @@
 #include "keel/kernels/step_state.h"
 #include "keel/nn/flat_buffer.h"
 #include "keel/optim/optimizer.h"
+#include "keel/runtime/scratch_file.h"
 
 namespace keel {
 
@@ -38,6 +41,8 @@ struct ShardedOptions {
   // The number of the first unit, by which its collectives are told from others. Engines that share a communicator have
   // numbers of their own, so that ranks which ask for those of different engines notice.
   int first_subject = 1;
+  // Makes the file of what lies in files; empty: make_scratch_file().
+  std::function<std::unique_ptr<ScratchFile>(const std::string& folder)> scratch_file = {};
   std::string name = {};  // of the model, where a run trains several: in messages and checkpoints
 
   // The dtype in which gradients travel.

@@ -25,7 +25,14 @@ bool Sharded::holds_group_parts() const {
   return kShardingStages[options_.sharding.stage].optimizer || groups_->place().rank == 0;
 }
 
+void Sharded::check_updated() const {
+  if (is_half_updated_)
+    throw Error("a file failed in the middle of an update: weights and optimizer state are those of no step",
+                ErrorKind::io);
+}
+
 TensorParts Sharded::weights() const {
+  check_updated();
   TensorParts parts;
   for (const auto& unit : units_)
     for (const Segment& segment : unit->layout().segments)
@@ -35,7 +42,10 @@ TensorParts Sharded::weights() const {
   return parts;
 }
 
-TensorParts Sharded::optimizer_state() const { return memory_->parts(); }
+TensorParts Sharded::optimizer_state() const {
+  check_updated();
+  return memory_->parts();
+}
 
 TensorParts Sharded::compression_state() const {
   TensorParts parts;
@@ -145,8 +155,19 @@ void Sharded::adopt_weights() {
       units_[unit]->parameters().send_values();
     }
     share_updates(unit);
+    if (pager_) put_away(unit);
+  }
+  if (pager_) {
+    pager_->settle();
+    pager_->throw_noted();
   }
   buffer_updates_->share();
+}
+
+// What was written to a unit goes to its file.
+void Sharded::put_away(std::size_t unit) {
+  for (Page* page : units_[unit]->parameters().pages())
+    if (!page->is_away()) pager_->leave(*page);
 }
 
 void Sharded::use_averages(bool use) {

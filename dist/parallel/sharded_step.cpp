@@ -34,15 +34,17 @@ PendingStep Sharded::step(StepArgs args) {
   KEEL_CHECK(!optimizer_->requirements().closure, optimizer_->name(),
              " evaluates the loss several times in a step: step() needs a closure for it");
   KEEL_CHECK(!uses_averages_, "step() needs the weights that are trained at: use_averages(false)");
+  agree_on_files();
   decide(std::move(args));
   wait_until_released();
   clip_values();
-  memory_->update(decision_->state());
-  if (strategy_ && strategy_->after_step([this] { return state().taken != 0; }))
-    for (const auto& unit : units_)
-      if (unit->trainable()) unit->parameters().adopt_weights();
-  for (std::size_t unit = 0; unit < units_.size(); ++unit)
-    if (units_[unit]->trainable()) share_updates(unit);
+  memory_->update(decision_->state(), [this](std::size_t unit) {
+    if (!strategy_) share_updates(unit);
+  });
+  if (strategy_) share_by_strategy();
+  is_half_updated_ = true;
+  agree_on_files();
+  is_half_updated_ = false;
   update_buffers();
   if (options_.compression.kind().feedback) {
     const bool taken = state().taken != 0;
@@ -70,6 +72,14 @@ void Sharded::use_tuned() {
 void Sharded::update_buffers() {
   if (virtual_ranks() == 1) buffer_updates_->collect(0);
   buffer_updates_->apply(decision_->state());
+}
+
+void Sharded::share_by_strategy() {
+  const bool adopts = strategy_->after_step([this] { return state().taken != 0; });
+  for (const auto& unit : units_)
+    if (adopts && unit->trainable()) unit->parameters().adopt_weights();
+  for (std::size_t unit = 0; unit < units_.size(); ++unit)
+    if (units_[unit]->trainable()) share_updates(unit);
 }
 
 // In place of a factor on the whole gradient: each element that the optimizer reads.

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "keel/runtime/dtype.h"
@@ -52,6 +53,12 @@ enum class MatrixWork : unsigned char {
 
 inline constexpr std::string_view kMatrixWorks[] = {"dealt", "everyone"};
 constexpr std::string_view name_of(MatrixWork work) { return kMatrixWorks[static_cast<std::size_t>(work)]; }
+// Where a kind of numbers lies between its uses: in the memory of the device that computes, in that of the processor,
+// or in a file. On a processor the first two are the same.
+enum class Residence : unsigned char { device, host, file };
+
+inline constexpr std::string_view kResidences[] = {"device", "host", "file"};
+constexpr std::string_view name_of(Residence residence) { return kResidences[static_cast<std::size_t>(residence)]; }
 
 struct ShardingOptions {
   // Of `bucket`: an engine of several ranks measures in its first steps which sizes of buckets, prefetching and
@@ -84,7 +91,14 @@ struct ShardingOptions {
   // divide; 0: each rank is its own.
   int virtual_ranks = 0;
   MatrixWork matrices = MatrixWork::dealt;
-  bool offload_optimizer = false;  // masters and optimizer state lie in the processor's memory, and it updates
+  // Of masters and optimizer state. Elsewhere than on the device the processor updates.
+  Residence offload_optimizer = Residence::device;
+  Residence offload_parameters = Residence::device;  // of what a rank keeps of them between uses
+  Residence offload_gradients = Residence::device;   // of what a rank keeps of them between passes and steps
+  std::string offload_folder = {};                   // of the files
+  std::int64_t offload_budget = std::int64_t{1}
+                                << 30;  // bytes that an update has in memory at a time of what files keep
+  int offload_threads = 2;              // that read and write files
 
   bool operator==(const ShardingOptions&) const = default;
   bool tunes() const { return bucket == kAutomatic; }
@@ -94,6 +108,22 @@ struct ShardingOptions {
   // Whether a step of so many micro-batches sums gradients over the ranks after each of them.
   bool reduces_each(std::int64_t micro_batches) const {
     return accumulation == Accumulation::each_backward && micro_batches > 1;
+  }
+  bool offloads_optimizer() const { return offload_optimizer != Residence::device; }
+  bool uses_files() const {
+    return offload_optimizer == Residence::file || offload_parameters == Residence::file ||
+           offload_gradients == Residence::file;
+  }
+  // Whether weights, gradients or states come and go as pages (keel/dist/parallel/page.h).
+  bool pages() const { return uses_files() || offload_parameters != Residence::device; }
+  // The same where the device is the processor, whose memory is the host's.
+  ShardingOptions on_processor() const {
+    ShardingOptions same = *this;
+    for (Residence ShardingOptions::*const each :
+         {&ShardingOptions::offload_optimizer, &ShardingOptions::offload_parameters,
+          &ShardingOptions::offload_gradients})
+      if (same.*each == Residence::host) same.*each = Residence::device;
+    return same;
   }
 };
 

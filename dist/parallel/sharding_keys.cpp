@@ -96,7 +96,31 @@ constexpr OptionKey<ShardingOptions> kShardingKeys[] = {
     {.key = "offload_optimizer",
      .member = &ShardingOptions::offload_optimizer,
      .same_numbers = false,
-     .help = "Keep the optimizer's state and fp32 weights in the processor's memory and update there; for GPUs."},
+     .help = "Where the optimizer's state and fp32 weights lie between updates; host: in the processor's memory, which "
+             "updates, for GPUs; file: in a file in sharding.offload_folder. true is host."},
+    {.key = "offload_parameters",
+     .member = &ShardingOptions::offload_parameters,
+     .help = "Where the weights that a rank keeps lie between uses: with zero3 on several ranks its shard, else all of "
+             "them. They are read a block ahead."},
+    {.key = "offload_gradients",
+     .member = &ShardingOptions::offload_gradients,
+     .help = "Where gradients lie between backward passes and until the update; they are written behind backward."},
+    {.key = "offload_folder",
+     .member = &ShardingOptions::offload_folder,
+     .help = "Folder of the files of what lies in files, on a fast disk. They have no names, and go away with the "
+             "program. Empty: the run's folder."},
+    {.key = "offload_budget",
+     .member = &ShardingOptions::offload_budget,
+     .unit = kMebibyte,
+     .low = 0,
+     .low_open = true,
+     .help = "MiB that an update has in memory at a time of what files keep: blocks are read ahead and written behind "
+             "as far as they fit."},
+    {.key = "offload_threads",
+     .member = &ShardingOptions::offload_threads,
+     .low = 1,
+     .high = 64,
+     .help = "Threads of a rank that read and write files."},
 };
 
 }  // namespace

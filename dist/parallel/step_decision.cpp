@@ -28,10 +28,7 @@ void StepDecision::decide(std::span<const std::unique_ptr<ShardUnit>> units, std
   for (const auto& unit : units) {
     if (!unit->trainable()) continue;
     if (ranks_.size() == 1 && states.size() == 1) unit->gradient().begin_reduce(1);
-    for (std::size_t i = 0; counts && i < states.size(); ++i) {
-      const int number = static_cast<int>(i);
-      kernels::add_squares(unit->shard_gradient(number), states[i], before + unit->virtual_shard(number).begin);
-    }
+    for (std::size_t i = 0; counts && i < states.size(); ++i) unit->add_squares(states[i], before, static_cast<int>(i));
     before += unit->layout().numel;
   }
   for (std::size_t i = 0; i < states.size(); ++i) kernels::add_tokens(states[i], weights[i]);

@@ -83,15 +83,17 @@ class Tracer {
   void perform(UnitAction::Kind action, std::size_t unit) {
     using Action = UnitAction::Kind;
     switch (action) {
-      case Action::gather: return gather(unit, {});
+      case Action::gather: return units_[unit].shards_parameters ? gather(unit, {}) : void();
       case Action::begin_reduce: return begin_reduce(unit);
       case Action::continue_reduce: return reduce_once(unit, reductions_[unit]);
       case Action::finish_reduce:
         while (!reductions_[unit].left.empty()) reduce_once(unit, reductions_[unit]);
         return;
       case Action::gather_gradient: return gather_gradient(unit);
+      case Action::fetch:
       case Action::wait_gathered:
       case Action::release:
+      case Action::store_gradient:
       case Action::wait_gradient: return;
     }
   }

@@ -47,12 +47,14 @@ class Walker {
 
   std::vector<StepEvent> walk(const ShardedOptions& options) {
     const bool reduces_each = options.sharding.reduces_each(options.micro_batches), answers = only_answers(units_);
+    const bool is_alone =
+        std::ranges::all_of(units_, [](const UnitSplit& unit) { return unit.reduction.stages.empty(); });
     const std::int64_t virtual_ranks = units_.front().virtual_ranks, all = virtual_ranks * options.micro_batches;
     for (micro_batch_ = 1; micro_batch_ <= all; ++micro_batch_) {
       const bool last_of_virtual_rank = micro_batch_ % options.micro_batches == 0;
       forward();
       if (answers) note(schedule_.given_back());
-      else backward(last_of_virtual_rank || reduces_each, micro_batch_ == all);
+      else backward((!is_alone || virtual_ranks > 1) && (last_of_virtual_rank || reduces_each), micro_batch_ == all);
     }
     return std::move(events_);
   }

@@ -2,9 +2,12 @@
 // The gradient of one unit on one rank, from backward passes to the optimizer.
 
 #include <memory>
+#include <optional>
 
 #include "keel/autograd/row_gradient.h"
+#include "keel/dist/parallel/page.h"
 #include "keel/dist/parallel/reducer.h"
+#include "keel/kernels/step_state.h"
 
 namespace keel {
 
@@ -22,6 +25,13 @@ class UnitGradient {
   // wait_sums() blocks until they are in own(); elsewhere both do nothing.
   virtual void gather_sums() {}
   virtual void wait_sums() {}
+  // Where the whole gradient lies in a file: it goes there until the next pass, or the update.
+  virtual void store() {}
+  // The page of own(), where that lies in a file.
+  virtual Page* page() { return nullptr; }
+  // Squares and first bad element of this rank's shard, counted in the unit, where they were noted before it went to a
+  // file.
+  virtual std::optional<StepPartial> noted() const { return {}; }
   // Forgets what was added since the last step.
   virtual void zero() = 0;
 

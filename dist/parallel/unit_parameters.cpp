@@ -25,9 +25,12 @@ UnitParameters::UnitParameters(FlatBuffer& buffer, const UnitSplit& split, const
       update_context_(site.offload ? site.context.host() : site.context),
       gatherer_(make_gatherer(site.context, split, site.axes, site.subject)) {
   const Span kept = split.keeps_own() ? split.owned : Span{0, split.whole};
-  const Tensor values = site.axes.shards.allocate(context_, kept.count(), split.values, Purpose::parameter);
+  const Tensor values = split.pages_values
+                            ? empty(context_, {kept.count()}, split.values, Purpose::bucket)
+                            : site.axes.shards.allocate(context_, kept.count(), split.values, Purpose::parameter);
+  const Purpose of_state = split.files_state ? Purpose::bucket : Purpose::optimizer;
   if (split.trainable && site.master) {
-    own_master_ = empty(update_context_, {split.owned.count()}, *site.master, Purpose::optimizer);
+    own_master_ = empty(update_context_, {split.owned.count()}, *site.master, of_state);
     initialise(buffer, site.seed, split.owned.begin, own_master_);
   }
   initialise(buffer, site.seed, kept.begin, values);
@@ -44,7 +47,16 @@ UnitParameters::UnitParameters(FlatBuffer& buffer, const UnitSplit& split, const
     buffer.values = values;
     own_values_ = values.slice(0, split.owned.begin, split.owned.end);
   }
-  update_values_ = split.trainable ? kernels::to(own_values_, update_context_, Purpose::optimizer) : own_values_;
+  update_values_ = split.trainable ? kernels::to(own_values_, update_context_, of_state) : own_values_;
+  const auto page_of = [&](const Tensor& numbers, std::string_view what, bool in_file) {
+    return std::make_unique<Page>(*site.pager, numbers, concat(what, " of ", name_of_unit(buffer)), site.number,
+                                  in_file);
+  };
+  if (split.pages_values) values_page_ = page_of(values, "weights", split.files_values);
+  if (split.files_state && own_master_.defined()) master_page_ = page_of(own_master_, "masters", true);
+  if (split.files_state && update_values_.storage() != own_values_.storage())
+    update_page_ = page_of(update_values_, "updated weights", true);
+  if (reads_whole()) values_page_->when_touched([this] { return told_of_touch_ && told_of_touch_(); });
 }
 
 UnitParameters::~UnitParameters() {
@@ -56,7 +68,18 @@ UnitParameters::~UnitParameters() {
       context_.log(LogLevel::error, concat("a gather of ", buffer_.unit, " did not end: ", error.what()));
     }
   }
-  if (buffer_.values.defined()) buffer_.values.storage()->set_touch_hook({});
+  if (buffer_.values.defined() && !reads_whole()) buffer_.values.storage()->set_touch_hook({});
+}
+
+std::vector<Page*> UnitParameters::pages() {
+  std::vector<Page*> all;
+  for (Page* page : {values_page_.get(), master_page_.get(), update_page_.get()})
+    if (page != nullptr) all.push_back(page);
+  return all;
+}
+
+void UnitParameters::fetch() {
+  if (values_page_) values_page_->fetch();
 }
 
 void UnitParameters::adopt_weights() {
@@ -70,6 +93,7 @@ void UnitParameters::send_values() {
 }
 
 void UnitParameters::gather() {
+  if (reads_whole()) return fetch();
   Storage& storage = *buffer_.values.storage();
   if (!split_.shards_parameters || storage.resident()) return;
   storage.set_touch_hook({});
@@ -79,12 +103,16 @@ void UnitParameters::gather() {
 }
 
 void UnitParameters::begin_gather() {
+  if (values_page_) values_page_->wait();
   gathering_ = gatherer_->begin(alias_of(own_values_), alias_of(buffer_.values));
   gathering_active_ = true;
 }
 
 void UnitParameters::wait_gathered() {
-  if (!gathering_active_) return;
+  if (!gathering_active_) {
+    if (reads_whole()) values_page_->wait();
+    return;
+  }
   gathering_active_ = false;
   buffer_.values.storage()->set_touch_hook({});
   {
@@ -92,6 +120,7 @@ void UnitParameters::wait_gathered() {
     std::exchange(gathering_, {}).wait();
   }
   gatherer_->finish();
+  if (values_page_ && split_.shards_parameters) values_page_->drop();
 }
 
 // Whoever reads the values gets them whole and up to date.
@@ -102,9 +131,13 @@ void UnitParameters::touch() {
 }
 
 void UnitParameters::release() {
+  if (reads_whole()) return values_page_->drop();
   if (!split_.shards_parameters) return;
   Storage& storage = *buffer_.values.storage();
-  if (!storage.resident()) return;
+  if (!storage.resident()) {
+    if (values_page_) values_page_->drop();  // it was read ahead, and not gathered
+    return;
+  }
   wait_gathered();
   storage.drop();
   storage.set_touch_hook([this](Storage&) { touch(); });
@@ -115,14 +148,14 @@ void UnitParameters::share_updates() {
   Storage& storage = *buffer_.values.storage();
   gatherer_->weights_change();
   if (split_.shards_parameters) {
-    release();
+    if (storage.resident()) release();
     storage.bump_version();
     return;
   }
   begin_gather();
   storage.bump_version();
-  storage.set_touch_hook([this](Storage&) { wait_gathered(); });
-  if (split_.keeps_own()) wait_gathered();  // one unit's codes at a time
+  if (!values_page_) storage.set_touch_hook([this](Storage&) { wait_gathered(); });
+  if (split_.keeps_own() || values_page_) wait_gathered();  // one unit's codes, or pages, at a time
 }
 
 }  // namespace keel

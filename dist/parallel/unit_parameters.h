@@ -5,8 +5,10 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "keel/dist/parallel/gatherer.h"
+#include "keel/dist/parallel/page.h"
 #include "keel/nn/flat_buffer.h"
 
 namespace keel {
@@ -19,6 +21,8 @@ struct ParameterSite {
   bool offload = false;              // masters and optimizer state lie in the processor's memory, and it updates
   std::uint64_t seed = 1;            // of the initial numbers
   int subject = 0;                   // the unit's number, as its collectives name it
+  Pager* pager = nullptr;            // of what lies in files
+  std::size_t number = 0;            // of the unit in the engine
 };
 
 class UnitParameters {
@@ -51,8 +55,13 @@ class UnitParameters {
   void gather();
   void wait_gathered();
   void release();
-  // Called where somebody reads the whole parameters, before they are gathered for it.
-  void when_touched(std::function<void()> told) { told_of_touch_ = std::move(told); }
+  // Of what a gather reads from a file, begins to read it.
+  void fetch();
+  // Called where somebody reads the whole parameters, before they are gathered for it. Where it returns false, it has
+  // asked for nothing.
+  void when_touched(std::function<bool()> told) { told_of_touch_ = std::move(told); }
+  // What lies in files of that which an update reads and writes.
+  std::vector<Page*> pages();
 
   double waited_ms() const { return waited_ms_; }
   double codec_ms() const { return gatherer_->codec_ms(); }
@@ -60,6 +69,8 @@ class UnitParameters {
  private:
   void begin_gather();
   void touch();
+  // Whether whole parameters are read from a file, and not gathered from one.
+  bool reads_whole() const { return values_page_ && !split_.shards_parameters; }
 
   FlatBuffer& buffer_;
   const UnitSplit& split_;
@@ -68,7 +79,8 @@ class UnitParameters {
   Tensor own_values_, own_master_, update_values_;
   Work gathering_;
   bool gathering_active_ = false;
-  std::function<void()> told_of_touch_;
+  std::function<bool()> told_of_touch_;
+  std::unique_ptr<Page> values_page_, master_page_, update_page_;
   double waited_ms_ = 0;
 };
 

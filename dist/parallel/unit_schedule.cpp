@@ -18,6 +18,7 @@ UnitSchedule::UnitSchedule(std::vector<ScheduledUnit> units, const ShardingOptio
       options_(options),
       shards_gradients_(kShardingStages[options.stage].gradients),
       whole_(units_.size()),
+      fetched_(units_.size()),
       leaves_left_(units_.size()),
       begun_(units_.size()) {
   for (std::size_t unit = 0; unit < units_.size(); ++unit) {
@@ -64,7 +65,18 @@ std::size_t UnitSchedule::sharded_units() const {
 void UnitSchedule::gather(std::size_t unit) {
   if (!units_[unit].shards_parameters || whole_[unit]) return;
   whole_[unit] = true;
+  fetched_[unit] = false;
   add(Kind::gather, unit);
+}
+
+// What is to be read for one of the uses that are expected, if there is one.
+void UnitSchedule::fetch_use(std::int64_t use) {
+  if (use < 0 || use >= static_cast<std::int64_t>(uses_.size())) return;
+  for (const std::size_t unit : module_units_[uses_[static_cast<std::size_t>(use)]]) {
+    if (!units_[unit].fetches || whole_[unit] || fetched_[unit]) continue;
+    fetched_[unit] = true;
+    add(Kind::fetch, unit);
+  }
 }
 
 void UnitSchedule::gather_module(std::size_t module) {
@@ -72,8 +84,8 @@ void UnitSchedule::gather_module(std::size_t module) {
 }
 
 void UnitSchedule::release(std::size_t unit) {
-  if (!whole_[unit]) return;
-  whole_[unit] = false;
+  if (!whole_[unit] && !fetched_[unit]) return;
+  whole_[unit] = fetched_[unit] = false;
   add(Kind::release, unit);
 }
 
@@ -128,6 +140,7 @@ UnitSchedule::Actions UnitSchedule::forward_begins(std::size_t module) {
     awaited_[uses_[use]] = true;
     gather_module(uses_[use]);
   }
+  fetch_use(static_cast<std::int64_t>(end));
   for (const std::size_t unit : module_units_[module]) add(Kind::wait_gathered, unit);
   return take();
 }
@@ -163,7 +176,9 @@ void UnitSchedule::begin_backward(const UnitPass& pass) {
     begun_[unit] = false;
   }
   if (pass.kind == UnitPass::Kind::constants) return;
-  for (std::size_t i = 1; i <= std::min(ahead(), uses_.size()); ++i) gather_module(uses_[uses_.size() - i]);
+  const std::size_t begin = std::min(ahead(), uses_.size());
+  for (std::size_t i = 1; i <= begin; ++i) gather_module(uses_[uses_.size() - i]);
+  fetch_use(static_cast<std::int64_t>(uses_.size() - begin) - 1);
 }
 
 UnitSchedule::Actions UnitSchedule::gradient_begins(std::size_t unit) {
@@ -175,7 +190,9 @@ UnitSchedule::Actions UnitSchedule::leaf_passed(std::size_t unit) {
   first_gradient(unit);
   if (--leaves_left_[unit] == 0) {
     release(unit);
-    if (pass_.reduces && options_.overlap) send_ready_buckets(false);
+    const bool sends = pass_.reduces && options_.overlap;
+    if (sends) send_ready_buckets(false);
+    else if (pass_.kind == UnitPass::Kind::backward && units_[unit].stores_gradient) add(Kind::store_gradient, unit);
   }
   return take();
 }
@@ -194,6 +211,8 @@ void UnitSchedule::first_gradient(std::size_t unit) {
     const std::size_t next = uses_[static_cast<std::size_t>(use)];
     if (!is_done(next)) gather_module(next);
   }
+  const std::int64_t further = own - options_.prefetch - 1;
+  if (further >= 0 && !is_done(uses_[static_cast<std::size_t>(further)])) fetch_use(further);
 }
 
 // Whether the pass has come past all of a module's own trained parameters. Never, where all are frozen.

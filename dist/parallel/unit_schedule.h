@@ -23,6 +23,8 @@ struct ScheduledUnit {
   bool root = false;       // of the module around all others, which comes first in forward and last in backward
   bool trainable = true;
   bool shards_parameters = false;   // they are whole only while somebody uses them
+  bool fetches = false;             // a gather reads this rank's part from a file
+  bool stores_gradient = false;     // the whole gradient lies in a file between passes
   bool gathers_sums = false;        // the sums of its gradient are gathered once they are all there
   std::size_t leaves = 1;           // a backward pass comes past each of these once, however often they were used
   std::int64_t gradient_bytes = 0;  // of the whole one, for buckets
@@ -30,9 +32,11 @@ struct ScheduledUnit {
 
 struct UnitAction {
   enum class Kind : unsigned char {
+    fetch,            // begin to read what a gather needs from its file
     gather,           // begin to gather the whole parameters
     wait_gathered,    // they are needed now; nothing is under way where they never go
     release,          // give the whole parameters back
+    store_gradient,   // begin to write the whole gradient to its file
     begin_reduce,     // begin to sum the gradient over the ranks
     continue_reduce,  // begin the collectives of that sum that follow the first, if any
     finish_reduce,    // wait for the sum
@@ -108,6 +112,7 @@ class UnitSchedule {
   Actions take() { return std::exchange(actions_, {}); }
   void gather(std::size_t unit);
   void gather_module(std::size_t module);
+  void fetch_use(std::int64_t use);
   void release(std::size_t unit);
   void release_module(std::size_t module);
   void release_passed(std::int64_t place);
@@ -129,7 +134,8 @@ class UnitSchedule {
   bool shards_gradients_ = false;
   std::vector<std::vector<std::size_t>> module_units_;  // one, or two where some parameters are frozen
   std::vector<std::vector<std::size_t>> buckets_;
-  std::vector<bool> whole_;  // by unit: sharded parameters that were gathered
+  std::vector<bool> whole_;    // by unit: sharded parameters that were gathered
+  std::vector<bool> fetched_;  // read ahead, and not gathered yet
   // Modules, once for each use: of the latest forward pass, and of the one that is under way. The next use that is
   // expected is number `next_` of the former.
   std::vector<std::size_t> uses_, uses_now_;

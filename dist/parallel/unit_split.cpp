@@ -22,6 +22,15 @@ UnitSplit split_unit(const FlatBuffer& layout, const ShardedOptions& options, co
       .values = options.policy.parameter,
       .gradient = accumulates ? options.policy.gradient : options.policy.parameter,
       .wire = options.wire_dtype()};
+  const bool persists = stage.parameters && layout.padded < options.sharding.persistence_threshold;
+  split.pages_values = options.sharding.offload_parameters != Residence::device && !persists;
+  split.files_values = split.pages_values && options.sharding.offload_parameters == Residence::file;
+  if (options.sharding.offload_gradients == Residence::file && layout.trainable && !layout.sparse) {
+    const bool stays = options.micro_batches > 1 && !options.sharding.reduces_each(options.micro_batches);
+    split.files_gradient = !split.shards_gradients || stays;
+    split.files_sums = split.shards_gradients || split.adds_sums;
+  }
+  split.files_state = options.sharding.offload_optimizer == Residence::file && layout.trainable;
   if (options.sharding.secondary && split.shards_parameters && place.has_subgroups()) split.secondary = place.subgroup;
   if (layout.trainable && !layout.sparse) split.reduction = plan_reduction(layout, split, options.compression, place);
   return split;
@@ -34,11 +43,15 @@ std::vector<UnitSplit> split_units(std::span<const FlatBuffer> layout, const Sha
   return units;
 }
 
+std::string name_of_unit(const FlatBuffer& unit) { return unit.unit.empty() ? "the rest" : unit.unit; }
+
 ScheduledUnit scheduled_unit(const FlatBuffer& layout, const UnitSplit& split, std::size_t module) {
   return {.module = module,
           .root = layout.unit.empty(),
           .trainable = split.trainable,
-          .shards_parameters = split.shards_parameters,
+          .shards_parameters = split.values_come_and_go(),
+          .fetches = split.pages_values && split.shards_parameters,
+          .stores_gradient = split.files_gradient,
           .gathers_sums = split.gathers_sums(),
           .leaves = layout.segments.size(),
           .gradient_bytes = split.gradient_bytes()};

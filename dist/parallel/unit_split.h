@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "keel/dist/comm/schedule.h"
@@ -24,6 +25,10 @@ struct UnitSplit {
   int secondary = 0;                    // ranks of a subgroup, which has shards of its own; 0: there are none
   int virtual_ranks = 1;                // whose gradients this rank adds before it sends them
   bool is_pairwise = false;             // sums are taken along the tree of the virtual ranks
+  // What lies in files between its uses: the weights that this rank keeps, masters and state, the whole gradient, and
+  // the sums over ranks of this rank's shard, where they lie apart. `pages_values`: weights lie there or in the
+  // processor's memory.
+  bool pages_values = false, files_values = false, files_state = false, files_gradient = false, files_sums = false;
   bool adds_sums = false;  // sums over ranks of several passes, in a shard apart from the rank's own gradient
   std::int64_t whole = 0;  // with padding
   Span shard = {};         // of this rank
@@ -35,6 +40,8 @@ struct UnitSplit {
   // Whether this rank's own weights lie apart from those that are computed with.
   bool keeps_own() const { return shards_parameters || code != WeightCode::exact; }
   bool owns_all() const { return owned.count() == whole; }
+  // Whether the whole weights are there only while somebody uses them.
+  bool values_come_and_go() const { return shards_parameters || pages_values; }
   // Whether a reduction gives this rank the sums of the whole unit, not those of its shard alone.
   bool sums_whole() const { return !adds_sums && owns_all(); }
   // Whether its parameters are sent to the other ranks once they are updated.
@@ -45,7 +52,8 @@ struct UnitSplit {
   bool gathers_sums() const { return trainable && !by_rows && adds_sums && owned != shard; }
   // Elements of gradients that are kept from pass to pass.
   std::int64_t gradients_kept() const {
-    return shards_gradients ? shard.count() : adds_sums ? whole + shard.count() : whole;
+    return (shards_gradients || files_gradient ? 0 : whole) +
+           ((shards_gradients || adds_sums) && !files_sums ? shard.count() : 0);
   }
   // Elements of the partial sums over virtual ranks, in the wire dtype (keel/dist/parallel/partial_sums.h).
   std::int64_t partial_sums() const {
@@ -60,6 +68,9 @@ struct UnitSplit {
 UnitSplit split_unit(const FlatBuffer& layout, const ShardedOptions& options, const RankPlace& place);
 std::vector<UnitSplit> split_units(std::span<const FlatBuffer> layout, const ShardedOptions& options,
                                    const RankPlace& place);
+
+// The path of a unit's module; "the rest" for what is in no unit of its own.
+std::string name_of_unit(const FlatBuffer& unit);
 
 // The unit as a UnitSchedule is told of it; `module` is a number that units of one module have in common.
 ScheduledUnit scheduled_unit(const FlatBuffer& layout, const UnitSplit& split, std::size_t module);

@@ -22,6 +22,8 @@ std::vector<VirtualRankConflict> conflicts_of_virtual_ranks(const ShardedOptions
        {"sharding.weight_code", "codes have a scale for each block of a rank's shard; set it to exact"}},
       {sharding.accumulation != Accumulation::deferred,
        {"sharding.accumulation", "a virtual rank adds up its micro-batches first; set it to deferred"}},
+      {sharding.offload_gradients != Residence::device,
+       {"sharding.offload_gradients", "partial sums lie where backward adds them; set it to device"}},
       {optimizer.closure, {"optimizer.type", "it adds products over the shard of each rank, not along the tree"}},
       {optimizer.rows, {"optimizer.type", "rows of tables are added in the order of ranks, not along the tree"}},
   };

@@ -33,7 +33,7 @@ class Offload : public NcclRanks {
                  ShardedOptions options = testing::stage(number);
                  options.policy = PrecisionPolicy::of(dtype);
                  options.clip = 1;
-                 options.sharding.offload_optimizer = offload;
+                 options.sharding.offload_optimizer = offload ? Residence::host : Residence::device;
                  options.sharding.weight_code = code;
                  Sharded engine(net, own.context, own.devices, make_elementwise("test", optimizer), options);
                  for (int step = 0; step < 3; ++step) {
@@ -156,7 +156,7 @@ TEST_F(Offload, LbfgsGivesTheSameBitsInEveryStage) {
         UnitNet other;
         EXPECT_THROW(Sharded(other, own.context, own.devices, make_lbfgs(lbfgs), options), Error) << "not offloaded";
       }
-      options.sharding.offload_optimizer = true;
+      options.sharding.offload_optimizer = Residence::host;
       Sharded engine(net, own.context, own.devices, make_lbfgs(lbfgs), options);
       const Tensor x = rows(own.context, 0, own.devices, 0, 1, 100, DType::f32);
       const Closure closure = [&] {
@@ -183,7 +183,7 @@ TEST_F(Offload, WhatEveryRankRefusesLeavesTheCommunicatorToUse) {
   on_devices(2, [&](const DeviceRank& own) {
     UnitNet net;
     ShardedOptions options = testing::stage(2);
-    options.sharding.offload_optimizer = true;
+    options.sharding.offload_optimizer = Residence::host;
     options.groups = [&](std::string_view, const Dims&) {
       if (own.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(300));
       return ParameterGroup{.lr_factor = 0.5};

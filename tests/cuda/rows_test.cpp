@@ -75,7 +75,7 @@ TEST_P(RowsOnDevice, TrainingGivesTheBitsOfTheProcessorAlsoOffloaded) {
   const auto train = [&](const Context& context, bool offload) {
     Tables net;
     ShardedOptions options = stage(0);
-    options.sharding.offload_optimizer = offload;
+    options.sharding.offload_optimizer = offload ? Residence::host : Residence::device;
     Sharded engine(net, context, sparse_adam(), options);
     train_tables(engine, net, 0, 3);
     return whole_values(engine);

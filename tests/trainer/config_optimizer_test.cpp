@@ -158,7 +158,7 @@ TEST(Config, EveryMistakeOfAnOptimizerIsNamedWithItsPlace) {
        "c.yaml:4: loss_scale.type: does not go together with LBFGS: a dynamic loss scale skips steps"},
       {with("optimizer: {type: LBFGS}\ndevice: emulated:0"),
        "c.yaml:4: device: does not go together with LBFGS: it works in the processor's memory alone; set "
-       "sharding.offload_optimizer to true"},
+       "sharding.offload_optimizer to host"},
       {with("optimizer: {type: LBFGS}\nscheduler: {type: OneCycleLR, cycle_momentum: true}"),
        "c.yaml:4: scheduler.cycle_momentum: LBFGS has neither momentum nor betas; set cycle_momentum to false"},
       {with("optimizer: {type: Muon, matrices: some}"),

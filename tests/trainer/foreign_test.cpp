@@ -273,10 +273,8 @@ TEST(Foreign, WhatCannotBeReadIsToldWithItsLineAndKey) {
        ":2: bf16.enabled: auto: nothing says what it is; give precision=VALUE"},
       {"{\"train_batch_size\": 4, \"fp16\": {\"enabled\": true},\n \"bf16\": {\"enabled\": true}}",
        ":2: bf16.enabled: is true, and FILE:1: fp16.enabled is true; remove one of the two"},
-      {"{\"train_batch_size\": 4, \"zero_optimization\": {\"stage\": 3,\n \"offload_param\": {\"device\": \"cpu\"}}}",
-       ":2: zero_optimization.offload_param.device: training does not offer parameters on the cpu yet; zero3 shards "
-       "them "
-       "among the ranks"},
+      {"{\"train_batch_size\": 4, \"zero_optimization\": {\"stage\": 3,\n \"offload_param\": {\"device\": \"disk\"}}}",
+       ":2: zero_optimization.offload_param.device: expects none, cpu or nvme"},
       {"{\"train_batch_size\": 4, \"optimizer\": {\"type\": \"OneBitAdam\"}}",
        ":1: optimizer.type: keel has no OneBitAdam; see gradient_compression"},
       {"{\"train_batch_size\": \"four\"}", ":1: train_batch_size: expects a number, got 'four'"},

@@ -85,6 +85,11 @@ void read_param_device(ForeignReading& reading, const ForeignEntry& entry) {
   reading.state(reading.facts().parameter, place_of(reading, entry), entry);
 }
 
+void read_nvme_path(ForeignReading& reading, const ForeignEntry& entry) {
+  const std::string& path = entry.value.text;
+  if (path != "none" && path != "null" && !path.empty()) reading.state(reading.facts().folder, path, entry);
+}
+
 void read_json(ForeignReading& reading, const ForeignEntry& entry) { reading.read_beside(kDeepSpeed, entry); }
 
 // By name, or by its number.
@@ -126,7 +131,9 @@ void read_replicas(ForeignReading& reading, const ForeignEntry& entry) {
 }
 
 void read_offload_params(ForeignReading& reading, const ForeignEntry& entry) {
-  if (reading.flag(entry).value_or(false)) reading.state(reading.facts().parameter, Strategy::Offload::cpu, entry);
+  if (!reading.flag(entry).value_or(false)) return;
+  reading.state(reading.facts().parameter, Strategy::Offload::cpu, entry);
+  reading.state(reading.facts().optimizer, Strategy::Offload::cpu, entry);
 }
 
 void read_recompute(ForeignReading& reading, const ForeignEntry& entry) {
@@ -212,9 +219,11 @@ constexpr ForeignRow kAccelerateRows[] = {
     mapped("deepspeed_config.gradient_accumulation_steps", "batch.global", read_times),
     mapped("deepspeed_config.gradient_clipping", "clip"),
     mapped("deepspeed_config.offload_optimizer_device", "sharding.offload_optimizer", read_optimizer_device),
-    mapped("deepspeed_config.offload_param_device", "strategy", read_param_device),
-    taken("deepspeed_config.offload_optimizer_nvme_path", "read with device nvme alone"),
-    taken("deepspeed_config.offload_param_nvme_path", "read with device nvme alone"),
+    mapped("deepspeed_config.offload_param_device", "sharding.offload_parameters", read_param_device),
+    mapped("deepspeed_config.offload_optimizer_nvme_path", "sharding.offload_folder", read_nvme_path,
+           "read with device nvme alone"),
+    mapped("deepspeed_config.offload_param_nvme_path", "sharding.offload_folder", read_nvme_path,
+           "read with device nvme alone"),
     taken("deepspeed_config.zero3_init_flag", "keel's models are made shard by shard"),
     taken("deepspeed_config.zero3_save_16bit_model", "keel get --dtype bf16 writes whole weights of any checkpoint"),
     mapped("deepspeed_config.zero_stage", "strategy", read_stage, "ddp, zero1, zero2 or zero3"),
@@ -235,7 +244,8 @@ constexpr ForeignRow kAccelerateRows[] = {
           "BACKWARD_PRE=1|BACKWARD_POST=1|NO_PREFETCH=0|no=0"),
     taken("fsdp_config.fsdp_cpu_ram_efficient_loading", kSame),
     taken("fsdp_config.fsdp_forward_prefetch", kSame),
-    mapped("fsdp_config.fsdp_offload_params", "strategy", read_offload_params, "parameters on the cpu"),
+    mapped("fsdp_config.fsdp_offload_params", "sharding.offload_parameters", read_offload_params,
+           "parameters and optimizer state in the processor's memory"),
     mapped("fsdp_config.fsdp_sharding_strategy", "strategy", read_sharding_strategy,
            "zero3, zero2 or ddp; HYBRID_SHARD makes a machine's ranks a sharding.group"),
     mapped("fsdp_config.fsdp_reshard_after_forward", "sharding.reshard_after_forward", read_reshard,

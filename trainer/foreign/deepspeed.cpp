@@ -86,6 +86,11 @@ void read_parameter_place(ForeignReading& reading, const ForeignEntry& entry) {
   reading.state(reading.facts().parameter, offload_of(reading, entry), entry);
 }
 
+void read_folder(ForeignReading& reading, const ForeignEntry& entry) {
+  const std::string& path = entry.value.text;
+  if (path != "none" && path != "null" && !path.empty()) reading.state(reading.facts().folder, path, entry);
+}
+
 void read_persistence(ForeignReading& reading, const ForeignEntry& entry) {
   if (const auto elements = reading.whole_number(entry, std::int64_t{1} << 53))
     reading.put("sharding.persistence_threshold", std::to_string(*elements), entry);
@@ -213,6 +218,7 @@ void finish_deepspeed(ForeignReading& reading) {
 }
 
 constexpr std::string_view kSizes = "how much is gathered or summed at a time changes no result; keel goes by blocks";
+constexpr std::string_view kBuffers = "changes no result; keel's is sharding.offload_budget, in bytes";
 constexpr std::string_view kNoOther = "keel has nothing like it";
 constexpr std::string_view kDeepSpeedOff = "false|False|0|none|null";
 constexpr std::string_view kKeels = "keel's own";
@@ -288,27 +294,29 @@ constexpr ForeignRow kDeepSpeedRows[] = {
     refused("zero_optimization.legacy_stage1", "keel has one stage 1", kDeepSpeedOff),
     refused("zero_optimization.cpu_offload", "write offload_optimizer: {device: cpu}", kDeepSpeedOff),
     mapped("zero_optimization.offload_optimizer.device", "sharding.offload_optimizer", read_optimizer_place),
-    taken("zero_optimization.offload_optimizer.nvme_path", "read with device nvme alone"),
+    mapped("zero_optimization.offload_optimizer.nvme_path", "sharding.offload_folder", read_folder,
+           "read with device nvme alone"),
     taken("zero_optimization.offload_optimizer.pin_memory", "keel's always is"),
-    taken("zero_optimization.offload_optimizer.buffer_count", kSizes),
+    taken("zero_optimization.offload_optimizer.buffer_count", kBuffers),
     taken("zero_optimization.offload_optimizer.fast_init", "changes no result"),
     refused("zero_optimization.offload_optimizer.ratio", "keel keeps all of it on one side", "1|1.0"),
     taken("zero_optimization.offload_optimizer.pipeline", "changes no result"),
     taken("zero_optimization.offload_optimizer.pipeline_read", "changes no result"),
     taken("zero_optimization.offload_optimizer.pipeline_write", "changes no result"),
-    mapped("zero_optimization.offload_param.device", "strategy", read_parameter_place),
-    taken("zero_optimization.offload_param.nvme_path", "read with device nvme alone"),
+    mapped("zero_optimization.offload_param.device", "sharding.offload_parameters", read_parameter_place),
+    mapped("zero_optimization.offload_param.nvme_path", "sharding.offload_folder", read_folder,
+           "read with device nvme alone"),
     taken("zero_optimization.offload_param.pin_memory", "keel's always is"),
-    taken("zero_optimization.offload_param.buffer_count", kSizes),
-    taken("zero_optimization.offload_param.buffer_size", kSizes),
-    taken("zero_optimization.offload_param.max_in_cpu", kSizes),
+    taken("zero_optimization.offload_param.buffer_count", kBuffers),
+    taken("zero_optimization.offload_param.buffer_size", kBuffers),
+    taken("zero_optimization.offload_param.max_in_cpu", kBuffers),
     refused("activation_checkpointing.partition_activations", kNoOther, kDeepSpeedOff),
     refused("activation_checkpointing.cpu_checkpointing", kNoOther, kDeepSpeedOff),
     taken("activation_checkpointing.contiguous_memory_optimization", "changes no result"),
     taken("activation_checkpointing.number_checkpoints", "changes no result"),
     taken("activation_checkpointing.synchronize_checkpoint_boundary", "changes no result"),
     taken("activation_checkpointing.profile", "changes no result"),
-    taken("aio.*", "read with device nvme alone"),
+    taken("aio.*", "changes no result; keel's are sharding.offload_budget and sharding.offload_threads"),
     taken("flops_profiler.*", "changes no result; keel's metrics have the speed"),
     taken("comms_logger.*", "changes no result; keel's is log.trace"),
     taken("zero_allow_untested_optimizer", "keel's stages take every optimizer that fits them, and say which does not"),

@@ -35,6 +35,7 @@ struct ForeignFacts {
   std::optional<Stated<Strategy::Stage>> stage;
   std::optional<Stated<Strategy::Precision>> precision;
   std::optional<Stated<Strategy::Offload>> optimizer, parameter;
+  std::optional<Stated<std::string>> folder;  // of what lies in files
 };
 
 class ForeignReading {

@@ -83,15 +83,15 @@ bool ForeignReading::is_fp16() const {
 void ForeignReading::make_strategy() {
   const auto& stage = facts_.stage;
   const auto& precision = facts_.precision;
-  const auto refuse_what_is_missing = [&](const auto& place, Strategy::Offload Strategy::*kept) {
-    Strategy wanted;
-    if (place) wanted.*kept = place->value;
-    if (const std::string missing = why_not_offered(wanted); !missing.empty()) refuse(place->from, missing);
+  const auto put_place = [&](const auto& place, std::string_view key) {
+    if (place && place->value != Strategy::Offload::none)
+      put(key, std::string(name_of(residence_of(place->value))), place->from);
   };
-  refuse_what_is_missing(facts_.optimizer, &Strategy::optimizer);
-  refuse_what_is_missing(facts_.parameter, &Strategy::parameter);
-  if (facts_.optimizer && facts_.optimizer->value == Strategy::Offload::cpu)
-    put("sharding.offload_optimizer", "true", facts_.optimizer->from);
+  put_place(facts_.optimizer, "sharding.offload_optimizer");
+  put_place(facts_.parameter, "sharding.offload_parameters");
+  const auto is_in_files = [](const auto& place) { return place && place->value == Strategy::Offload::nvme; };
+  if (facts_.folder && (is_in_files(facts_.optimizer) || is_in_files(facts_.parameter)))
+    put("sharding.offload_folder", facts_.folder->value, facts_.folder->from);
   const bool user_has_strategy = user_says("strategy");
   if (stage && stage->value != Strategy::Stage::none && !user_has_strategy)
     put("strategy", std::string(kStageNames[static_cast<std::size_t>(stage->value)]), stage->from);

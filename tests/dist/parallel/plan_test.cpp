@@ -113,7 +113,7 @@ TEST(Plan, KeepsAsMuchForTwoMicroBatchesAsForMore) {
 TEST(Plan, OfAnOffloadedOptimizerMovesGradientsAndWeightsOnce) {
   LargeNet model;
   ShardedOptions options = in_bf16(2);
-  options.sharding.offload_optimizer = true;
+  options.sharding.offload_optimizer = Residence::host;
   const RankPlan plan = plan_of(model, 4, options);
   EXPECT_EQ(plan.memory.optimizer, 0);
   EXPECT_EQ(plan.memory.host, 14 * 1'049'600);

@@ -27,15 +27,25 @@ class Performer {
       all.push_back({kind, unit});
       State& state = state_[unit];
       switch (kind) {
+        case Kind::fetch:
+          EXPECT_TRUE(units_[unit].fetches && !state.whole) << unit;
+          EXPECT_FALSE(std::exchange(state.fetched, true)) << "read ahead twice: " << unit;
+          break;
         case Kind::gather:
           EXPECT_TRUE(units_[unit].shards_parameters) << unit;
+          state.fetched = false;
           EXPECT_FALSE(std::exchange(state.whole, true)) << "gathered twice: " << unit;
           state.arrived = false;
           break;
         case Kind::wait_gathered: state.arrived = true; break;
         case Kind::release:
-          EXPECT_TRUE(std::exchange(state.whole, false)) << "released twice: " << unit;
+          EXPECT_TRUE(state.whole || state.fetched) << "released twice: " << unit;
+          state.whole = state.fetched = false;
           EXPECT_EQ(state.in_use, 0) << "released in use: " << unit;
+          break;
+        case Kind::store_gradient:
+          EXPECT_TRUE(units_[unit].trainable && units_[unit].stores_gradient) << unit;
+          EXPECT_EQ(state.reduced, 0) << "the sums are what is kept: " << unit;
           break;
         case Kind::begin_reduce:
           EXPECT_TRUE(units_[unit].trainable && reduces) << unit;
@@ -81,7 +91,7 @@ class Performer {
     EXPECT_TRUE(under_way.empty());
     for (std::size_t unit = 0; unit < units_.size(); ++unit) {
       EXPECT_EQ(state_[unit].reduced, reduces && units_[unit].trainable ? 1 : 0) << unit;
-      EXPECT_FALSE(state_[unit].whole) << "whole after the step: " << unit;
+      EXPECT_FALSE(state_[unit].whole || state_[unit].fetched) << "in memory after the step: " << unit;
     }
   }
 
@@ -97,7 +107,7 @@ class Performer {
 
  private:
   struct State {
-    bool whole = false, arrived = false;
+    bool whole = false, fetched = false, arrived = false;
     int in_use = 0, reduced = 0, continued = 0;
   };
   std::vector<State> state_;
@@ -128,9 +138,11 @@ Drawn drawn_model(std::mt19937& random) {
                              .root = module == 0 && drawn.options.bucket % 2 == 0,
                              .trainable = trainable,
                              .shards_parameters = drawn.options.stage == 3 && below(5) != 0,
+                             .stores_gradient = trainable && below(2) == 0,
                              .gathers_sums = trainable && drawn.options.stage == 0,
                              .leaves = 1 + below(3),
                              .gradient_bytes = static_cast<std::int64_t>(below(100))});
+      drawn.units.back().fetches = drawn.units.back().shards_parameters && below(2) == 0;
     }
   }
   return drawn;

@@ -1,0 +1,46 @@
+#pragma once
+// The gradient of a unit that lies in a file between backward passes and until the update.
+
+#include <memory>
+#include <optional>
+
+#include "keel/dist/parallel/page.h"
+#include "keel/dist/parallel/running_stage.h"
+#include "keel/kernels/step_state.h"
+
+namespace keel {
+
+// Of the whole gradient, of the sums over ranks of this rank's shard, or of both, as the split says.
+class GradientPages {
+ public:
+  // All that is named must outlive it. `sums`: where the sums of the shard lie, unless they are a part of the whole.
+  GradientPages(FlatBuffer& buffer, const UnitSplit& split, const ReducerSite& site, const Tensor& sums);
+
+  // A pass has come past the unit, and its gradient is not reduced now.
+  void store_whole();
+  // Around a reduction: `adds`: to sums of earlier passes of the step.
+  void begin_sum(bool adds);
+  void wait_for_sum();
+  void end_sum();
+  // The step is over.
+  void forget();
+
+  // What the update reads.
+  Page* own() const { return sums_page_ ? sums_page_.get() : whole_page_.get(); }
+  const std::optional<StepPartial>& noted() const { return noted_; }
+
+ private:
+  bool bring_whole();
+  void note(const Tensor& shard);
+
+  FlatBuffer& buffer_;
+  const UnitSplit& split_;
+  Pager& pager_;
+  Tensor sums_;
+  std::unique_ptr<Page> whole_page_, sums_page_;
+  bool holds_passes_ = false;  // the whole gradient has those of earlier passes
+  Tensor state_;               // of a step, to note squares in
+  std::optional<StepPartial> noted_;
+};
+
+}  // namespace keel

@@ -1,0 +1,114 @@
+#pragma once
+// Numbers of a rank that lie in a file or in the processor's memory, and where they are used while somebody uses them.
+
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "keel/runtime/page_file.h"
+#include "keel/runtime/tensor.h"
+
+namespace keel {
+
+class Page;
+
+// The file of a rank's pages, and those pages that somebody reads outside of the order in which an engine uses them: a
+// checkpoint, an average of weights. Such readers do not say when they are done, so that theirs go when others come.
+class Pager {
+ public:
+  // `budget`: bytes of pages that may be borrowed at a time, of two units at least.
+  Pager(std::unique_ptr<ScratchFile> file, int threads, std::int64_t budget) : budget_(budget) {
+    file_.emplace(std::move(file), threads);
+  }
+  // For pages in the processor's memory alone.
+  explicit Pager(std::int64_t budget) : budget_(budget) {}
+
+  PageFile& file() { return *file_; }
+  PageTraffic file_traffic() const { return file_ ? file_->traffic() : PageTraffic{}; }
+  std::int64_t file_bytes() const { return file_ ? file_->size() : 0; }
+  // Bytes that were copied between a device and the processor.
+  std::int64_t moved_bytes() const { return moved_bytes_; }
+
+  // Somebody has touched a page, of a unit that is used as a whole. Pages of other units may go.
+  void borrow(Page& page);
+  // All that were borrowed go.
+  void take_back();
+
+  // What a file has failed in is noted, so that a pass goes on as the other ranks' do, and thrown where all agree on
+  // it: the first failure, once.
+  void note(std::exception_ptr failure);
+  void throw_noted();
+
+  // Begins to write a page, and waits until the one before it is written. Pages leave one behind the other, so that two
+  // are in memory at most.
+  void leave(Page& page);
+  void settle();  // until the last one is written
+
+ private:
+  friend class Page;
+  void forget(Page& page) noexcept;
+  bool is_recent(std::size_t unit) const;
+
+  std::optional<PageFile> file_;
+  std::int64_t budget_, borrowed_bytes_ = 0, moved_bytes_ = 0;
+  std::list<Page*> borrowed_;  // in the order in which they were touched first
+  Page* leaving_ = nullptr;
+  std::exception_ptr failure_;
+};
+
+// One storage. From a device's memory numbers go to their file through that of the processor. Its user asks for it
+// ahead by fetch(), has it from wait() on, and gives it back by drop() or, where it has changed, by store() and
+// settle(). Whoever else touches the storage borrows it, and gets failures of the file as they are; the pager notes
+// those of its user.
+class Page {
+ public:
+  // Brings the numbers of this tensor, which is all of its storage, to where they lie, and gives the memory back.
+  // `name` stands in messages; pages of one `unit` are used together. The pager must outlive the page.
+  Page(Pager& pager, const Tensor& numbers, std::string name, std::size_t unit, bool in_file = true);
+  ~Page();
+  Page(const Page&) = delete;
+  Page& operator=(const Page&) = delete;
+
+  std::int64_t bytes() const { return static_cast<std::int64_t>(numbers_.bytes()); }
+  std::size_t unit() const { return unit_; }
+  bool is_away() const { return state_ == State::away; }
+
+  void fetch();  // begins to read; nothing where it is in memory
+  // Until it is there; after fetch() or without. False: the file has failed, and the memory has no numbers.
+  bool wait();
+  void make();    // memory whose numbers will all be written
+  void drop();    // the memory goes; what borrowers have changed is written first
+  void store();   // begins to write the numbers, which nobody changes until settle()
+  void settle();  // the memory goes when they are written, and stays where they cannot be; nothing without store()
+  // Called where somebody touches the storage while it is away. Where it returns true, its user has asked for the page.
+  void when_touched(std::function<bool()> asks) { asks_ = std::move(asks); }
+
+ private:
+  friend class Pager;
+  enum class State : unsigned char { away, arriving, here, leaving };
+
+  void touched();
+  void watch();
+  void end_work();
+  void bring();
+  void begin_write(bool changed_alone);
+  void give_memory_back();
+
+  Pager& pager_;
+  Tensor numbers_, on_host_;  // the same in the processor's memory, where they are used on a device
+  std::size_t unit_;
+  std::optional<std::size_t> number_;  // in the file
+  State state_ = State::here;
+  bool may_have_changed_ = false;  // since it was read or written
+  bool is_borrowed_ = false;
+  PageWork work_;
+  std::function<bool()> asks_;
+};
+
+}  // namespace keel

@@ -1,0 +1,104 @@
+// Weights and optimizer state of a device in the processor's memory and in files.
+
+#include <utility>
+
+#include "keel/dist/parallel/plan.h"
+#include "keel/optim/elementwise.h"
+#include "tests/cuda/nccl_ranks.h"
+#include "tests/dist/parallel/sharding_support.h"
+#include "tests/runtime/faulty_file.h"
+
+namespace keel {
+namespace {
+
+using namespace keel::testing;
+
+class ResidenceOnDevice : public NcclRanks {
+ protected:
+  struct Outcome {
+    std::vector<double> values;
+    std::int64_t moved = 0, planned_moved = 0, read = 0, planned_read = 0, written = 0, planned_written = 0;
+  };
+
+  static Outcome train(int ranks, int number, Residence optimizer, Residence parameters, std::uint64_t drain_seed = 0) {
+    Outcome outcome;
+    on_devices(ranks,
+               [&](const DeviceRank& own) {
+                 UnitNet net, planned;
+                 ShardedOptions options = testing::stage(number);
+                 options.policy = PrecisionPolicy::of(DType::bf16);
+                 options.clip = 1;
+                 options.sharding.offload_optimizer = optimizer;
+                 options.sharding.offload_parameters = parameters;
+                 options.scratch_file = [](const std::string&) { return std::make_unique<FaultyFile>(); };
+                 const auto adamw = [] {
+                   return make_elementwise("test", {.settings = AdamSettings{.decoupled = true}, .weight_decay = 0.01});
+                 };
+                 const RankPlan plan = plan_rank(lay_out(planned, ranks), *adamw(), options, ranks, own.rank(), {},
+                                                 "direct", /*on_device=*/true);
+                 Sharded engine(net, own.context, own.devices, adamw(), options);
+                 std::int64_t moved = 0;
+                 PageTraffic before;
+                 for (int step = 0; step < 3; ++step) {
+                   before = engine.file_traffic();
+                   moved = engine.offload_bytes();
+                   const Tensor x = rows(own.context, step, own.devices, 0, 1, 100, DType::bf16);
+                   engine.backward(mean(net(x)), {.weight = x.dim(0)});
+                   EXPECT_TRUE(engine.step(1e-2).get().taken);
+                 }
+                 moved = engine.offload_bytes() - moved;
+                 const PageTraffic after = engine.file_traffic();
+                 const std::vector<double> values = whole_values(engine);
+                 if (own.rank() != 0) return;
+                 outcome = {values,
+                            moved,
+                            plan.traffic.offload,
+                            after.read - before.read,
+                            plan.traffic.file_read,
+                            after.written - before.written,
+                            plan.traffic.file_written};
+               },
+               {.drain_seed = drain_seed});
+    return outcome;
+  }
+};
+
+TEST_F(ResidenceOnDevice, OfWeightsAndStatesGivesTheSameBitsAndMovesWhatThePlanSays) {
+  KEEL_NEEDS_DEVICES(2);
+  for (const int number : {1, 3})
+    for (const Residence optimizer : {Residence::device, Residence::host, Residence::file}) {
+      // Where the processor updates, its AdamW is the reference.
+      const Residence same = optimizer == Residence::file ? Residence::host : optimizer;
+      const std::vector<double> reference = train(2, number, same, Residence::device).values;
+      for (const Residence parameters : {Residence::device, Residence::host, Residence::file})
+        for (const std::uint64_t seed : {0, 1}) {
+          SCOPED_TRACE(concat("stage ", number, ", state on ", name_of(optimizer), ", weights on ", name_of(parameters),
+                              ", seed ", seed));
+          const Outcome outcome = train(2, number, optimizer, parameters, seed);
+          EXPECT_TRUE(outcome.values == reference);
+          EXPECT_EQ(outcome.moved, outcome.planned_moved);
+          EXPECT_EQ(outcome.read, outcome.planned_read);
+          EXPECT_EQ(outcome.written, outcome.planned_written);
+        }
+    }
+}
+
+TEST_F(ResidenceOnDevice, OfGradientsIsRefused) {
+  KEEL_NEEDS_DEVICES(1);
+  on_devices(1, [](const DeviceRank& own) {
+    UnitNet net;
+    ShardedOptions options;
+    options.sharding.offload_gradients = Residence::host;
+    try {
+      Sharded(net, own.context, own.devices, make_adamw(), options);
+      ADD_FAILURE();
+    } catch (const Error& error) {
+      EXPECT_STREQ(error.what(),
+                   "sharding.offload_gradients is not offered with a device: only weights and what the optimizer keeps "
+                   "leave it");
+    }
+  });
+}
+
+}  // namespace
+}  // namespace keel

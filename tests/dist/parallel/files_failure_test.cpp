@@ -1,0 +1,148 @@
+// Files that fail while an engine trains: every rank hears of it, and nothing that was learnt is lost without a word.
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <mutex>
+
+#include "keel/dist/comm/agreement.h"
+#include "keel/dist/comm/thread_transport.h"
+#include "keel/dist/comm/transport_communicator.h"
+#include "tests/dist/parallel/sharding_support.h"
+#include "tests/error_of.h"
+#include "tests/runtime/faulty_file.h"
+
+namespace keel {
+namespace {
+
+using namespace keel::testing;
+using Call = FaultyFile::Call;
+
+ShardedOptions all_in_files(int number, std::function<std::unique_ptr<ScratchFile>()> make) {
+  ShardedOptions options = stage(number);
+  options.policy = PrecisionPolicy::of(DType::bf16);
+  options.sharding.offload_optimizer = options.sharding.offload_parameters = options.sharding.offload_gradients =
+      Residence::file;
+  options.sharding.offload_threads = 1;
+  options.scratch_file = [make = std::move(make)](const std::string&) { return make(); };
+  return options;
+}
+
+void take_step(Sharded& engine, const UnitNet& net, const Communicator& comm, int step) {
+  const Tensor x = rows(engine.context(), step, comm, 0, 1, 7, DType::bf16);
+  engine.backward(mean(square(net(x))), {.weight = x.dim(0)});
+  EXPECT_TRUE(engine.step(1e-2).get().taken);
+}
+
+TEST(FailingFiles, OfOneRankEndTheTrainingOfAll) {
+  const std::string reason = "Input/output error";
+  for (const int ranks : {1, 2, 3})
+    for (const int number : {1, 3})
+      for (const Call call : {Call::reserve, Call::read, Call::write})
+        for (const std::int64_t at : {1, 3, 9, 20, 33, 47}) {
+          if (call == Call::reserve && at > 1) continue;  // once
+          std::vector<std::string> told(static_cast<std::size_t>(ranks));
+          std::mutex mutex;
+          const auto train = [&](Communicator& comm) {
+            const bool fails = comm.rank() == ranks - 1;
+            UnitNet net;
+            Sharded engine(
+                net, testing::context(1), comm, make_adamw(), all_in_files(number, [&] {
+                  return std::make_unique<FaultyFile>(fails ? fails_from(call, at, reason) : FaultyFile::Fault{});
+                }));
+            for (int step = 0; step < 4; ++step) take_step(engine, net, comm, step);
+          };
+          const std::string first = error_of([&] {
+            run_ranks(ranks, [&](Communicator& comm) {
+              try {
+                train(comm);
+              } catch (const Error& error) {
+                const std::lock_guard lock(mutex);
+                told[static_cast<std::size_t>(comm.rank())] = error.what();
+                throw;
+              }
+            });
+          });
+          EXPECT_NE(first, "");
+          for (const std::string& each : told)
+            EXPECT_NE(each.find(reason), std::string::npos)
+                << "stage " << number << ", " << ranks << " ranks, call " << at << ": '" << each << "'";
+        }
+}
+
+// Fails once, in the first read that a test asks for.
+struct OneFault {
+  std::atomic<bool> is_due = false;
+  FaultyFile::Fault fault() {
+    return [this](Call call, std::int64_t) {
+      if (call == Call::read && is_due.exchange(false)) throw Error("a bad sector", ErrorKind::io);
+    };
+  }
+};
+
+TEST(FailingFiles, InAPassLeaveWeightsAndStateAsTheyWere) {
+  for (const int number : {0, 3})
+    for (const int ranks : {1, 2}) {
+      OneFault once;
+      run_ranks(ranks, [&](Communicator& comm) {
+        UnitNet net;
+        Sharded engine(net, testing::context(1), comm, make_adamw(), all_in_files(number, [&] {
+                         return std::make_unique<FaultyFile>(comm.rank() == 0 ? once.fault() : FaultyFile::Fault{});
+                       }));
+        take_step(engine, net, comm, 0);
+        const std::vector<double> weights = numbers_of(engine.weights()), state = numbers_of(engine.optimizer_state());
+        engine.release_weights();
+        comm.barrier();
+        if (comm.rank() == 0) once.is_due = true;
+        try {
+          take_step(engine, net, comm, 1);
+          ADD_FAILURE() << "the failure was not told";
+        } catch (const AgreedError& error) {
+          EXPECT_STREQ(error.what(), "a bad sector");
+          EXPECT_EQ(error.kind(), ErrorKind::io);
+        } catch (const Error& error) { EXPECT_EQ(ranks, 1) << error.what(); }
+        EXPECT_TRUE(numbers_of(engine.weights()) == weights);
+        EXPECT_TRUE(numbers_of(engine.optimizer_state()) == state);
+      });
+    }
+}
+
+TEST(FailingFiles, InTheMiddleOfAnUpdateLeaveNoWeightsThatLookRight) {
+  for (const int ranks : {1, 2}) {
+    OneFault once;
+    run_ranks(ranks, [&](Communicator& comm) {
+      UnitNet net;
+      ShardedOptions options = all_in_files(
+          2, [&] { return std::make_unique<FaultyFile>(comm.rank() == 0 ? once.fault() : FaultyFile::Fault{}); });
+      options.sharding.offload_parameters = options.sharding.offload_gradients = Residence::device;
+      Sharded engine(net, testing::context(1), comm, make_adamw(), options);
+      take_step(engine, net, comm, 0);
+      comm.barrier();
+      once.is_due = true;
+      EXPECT_NE(error_of([&] { take_step(engine, net, comm, 1); }).find("a bad sector"), std::string::npos);
+      EXPECT_EQ(error_of([&] { engine.weights(); }),
+                "a file failed in the middle of an update: weights and optimizer state are those of no step");
+      EXPECT_NE(error_of([&] { engine.optimizer_state(); }), "");
+    });
+  }
+}
+
+TEST(FailingFiles, ThatHaveChangedANumberAreNoticed) {
+  FaultyFile* disk = nullptr;
+  UnitNet net;
+  ThreadHub hub(1);
+  const auto comm = make_communicator(hub.connect(0));
+  Sharded engine(net, testing::context(1), *comm, make_adamw(), all_in_files(3, [&] {
+                   auto made = std::make_unique<FaultyFile>();
+                   disk = made.get();
+                   return made;
+                 }));
+  take_step(engine, net, *comm, 0);
+  disk->damage(100);
+  EXPECT_EQ(error_of([&] { take_step(engine, net, *comm, 1); }),
+            "the numbers of weights of layers.0 in a file in 'memory' have changed: 8704 bytes from 0 on are not those "
+            "that were written");
+}
+
+}  // namespace
+}  // namespace keel

@@ -1,0 +1,96 @@
+// A model that is larger than the memory of its process: it trains from files, to the bits of one that has all.
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <fstream>
+
+#include "keel/nn/tensor_parts.h"
+#include "tests/dist/parallel/sharding_support.h"
+#include "tests/temporary_folder.h"
+
+namespace keel {
+namespace {
+
+using namespace keel::testing;
+
+constexpr std::int64_t kMebibyte = 1 << 20, kMemory = 56 * kMebibyte;
+
+// Bytes of private memory that may be written, which RLIMIT_DATA counts.
+std::int64_t data_of_process() {
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;)
+    if (word == "VmData:") {
+      std::int64_t kibibytes = 0;
+      status >> kibibytes;
+      return 1024 * kibibytes;
+    }
+  return 0;
+}
+
+// Weights, gradients and AdamW's state, of 24 units of 1 MiB each, are 96 MiB.
+std::uint64_t train_large(const ShardingOptions& sharding) {
+  constexpr std::int64_t kSide = 512;
+  UnitNet net(kSide, 24);
+  ShardedOptions options;
+  options.sharding = sharding;
+  const Context context = testing::context(1);
+  Sharded engine(net, context, make_adamw(), options);
+  for (int step = 0; step < 2; ++step) {
+    engine.backward(mean(square(net(uniform_tensor(context, {2, kSide}, static_cast<std::uint64_t>(step))))));
+    engine.step(1e-3).get();
+  }
+  std::uint64_t sum = 0;
+  for (const TensorPart& part : engine.weights()) sum += fingerprint({part});
+  for (const TensorPart& part : engine.optimizer_state()) sum += fingerprint({part});
+  return sum;
+}
+
+// What a process of its own makes of it, with kMemory more than it has at its start; or what stopped it.
+std::string trained_in_process(const ShardingOptions& sharding) {
+  std::array<int, 2> ends{};
+  if (::pipe(ends.data()) != 0) return "no pipe";
+  const pid_t child = ::fork();
+  if (child == 0) {
+    rlimit limit{};
+    ::getrlimit(RLIMIT_DATA, &limit);
+    limit.rlim_cur = static_cast<rlim_t>(data_of_process() + kMemory);
+    ::setrlimit(RLIMIT_DATA, &limit);
+    std::string told;
+    try {
+      told = concat(train_large(sharding));
+    } catch (const std::exception& error) { told = error.what(); }
+    const bool is_written = ::write(ends[1], told.data(), told.size()) == static_cast<ssize_t>(told.size());
+    ::_exit(is_written ? 0 : 1);
+  }
+  ::close(ends[1]);
+  std::string told;
+  std::array<char, 256> piece{};
+  for (ssize_t count = 0; (count = ::read(ends[0], piece.data(), piece.size())) > 0;)
+    told.append(piece.data(), static_cast<std::size_t>(count));
+  ::close(ends[0]);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return WIFEXITED(status) ? told : "it was killed";
+}
+
+TEST(LargerThanMemory, AModelTrainsFromFilesToTheBitsOfOneThatHasAll) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer takes more memory than the limit leaves";
+#endif
+  const TemporaryFolder folder;
+  ShardingOptions files;
+  files.offload_optimizer = files.offload_parameters = files.offload_gradients = Residence::file;
+  files.offload_folder = folder.path();
+  files.offload_budget = 12 * kMebibyte;
+  const std::string in_memory = trained_in_process({});
+  EXPECT_NE(in_memory.find("out of memory"), std::string::npos) << "the limit does not hold: " << in_memory;
+  const std::string from_files = trained_in_process(files);
+  EXPECT_EQ(from_files, concat(train_large({})));
+}
+
+}  // namespace
+}  // namespace keel

@@ -1,0 +1,183 @@
+// Pages that come and go, and the order in which an update walks over units.
+
+#include "keel/dist/parallel/page.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <vector>
+
+#include "keel/dist/parallel/update_walk.h"
+#include "tests/error_of.h"
+#include "tests/runtime/faulty_file.h"
+#include "tests/support.h"
+
+namespace keel {
+namespace {
+
+using namespace keel::testing;
+using Call = FaultyFile::Call;
+
+constexpr std::int64_t kNumbers = 1000;  // of a page
+constexpr std::int64_t kBytes = 4 * kNumbers;
+
+struct PageBench {
+  explicit PageBench(std::int64_t budget = 3 * kBytes, FaultyFile::Fault fault = {})
+      : pager(std::make_unique<FaultyFile>(std::move(fault)), 1, budget) {}
+  // Numbers from `first` on.
+  Page& add(double first, std::size_t unit) {
+    std::vector<double> values;
+    for (std::int64_t i = 0; i < kNumbers; ++i) values.push_back(first + static_cast<double>(i));
+    numbers.push_back(tensor_of(context, values, {kNumbers}));
+    pages.push_back(std::make_unique<Page>(pager, numbers.back(), "a page", unit));
+    return *pages.back();
+  }
+  std::int64_t resident() const {
+    return std::ranges::count_if(numbers, [](const Tensor& each) { return each.storage()->resident(); });
+  }
+  double first_of(std::size_t page) const { return doubles(numbers[page])[0]; }
+
+  Context context = testing::context(1);
+  Pager pager;
+  std::vector<Tensor> numbers;
+  std::vector<std::unique_ptr<Page>> pages;
+};
+
+TEST(Page, LeavesMemoryAndComesBackWithWhatWasWritten) {
+  PageBench bench;
+  Page& page = bench.add(5, 0);
+  EXPECT_TRUE(page.is_away());
+  EXPECT_EQ(bench.resident(), 0);
+  page.fetch();
+  EXPECT_TRUE(page.wait());
+  EXPECT_EQ(bench.first_of(0), 5);
+  *bench.numbers[0].data<float>() = 7;
+  page.store();
+  page.settle();
+  EXPECT_EQ(bench.resident(), 0);
+  EXPECT_EQ(bench.pager.file_traffic().written, 2 * kBytes);
+  page.fetch();
+  page.wait();
+  *bench.numbers[0].data<float>() = 9;
+  page.drop();  // its user has not said that it changed
+  EXPECT_EQ(bench.first_of(0), 7);
+  page.make();
+  page.drop();
+  EXPECT_EQ(bench.first_of(0), 7);
+}
+
+TEST(Page, ThatSomebodyTouchesIsBorrowedAndKeepsWhatHeWrites) {
+  PageBench bench;
+  for (std::size_t unit = 0; unit < 5; ++unit) bench.add(10.0 * static_cast<double>(unit), unit);
+  for (std::size_t unit = 0; unit < 5; ++unit) {
+    EXPECT_EQ(bench.first_of(unit), 10.0 * static_cast<double>(unit));
+    *bench.numbers[unit].data<float>() += 1;
+    EXPECT_LE(bench.resident(), 3) << "the budget";
+  }
+  EXPECT_FALSE(bench.numbers[0].storage()->resident());
+  EXPECT_TRUE(bench.numbers[4].storage()->resident());
+  const std::int64_t before = bench.pager.file_traffic().written;
+  bench.pager.take_back();
+  EXPECT_EQ(bench.resident(), 0);
+  EXPECT_EQ(bench.pager.file_traffic().written, before + 3 * kBytes);
+  for (std::size_t unit = 0; unit < 5; ++unit) EXPECT_EQ(bench.first_of(unit), 10.0 * static_cast<double>(unit) + 1);
+  const std::int64_t changed = bench.pager.file_traffic().written;
+  bench.pager.take_back();
+  EXPECT_EQ(bench.pager.file_traffic().written, changed) << "what was only read is not written";
+}
+
+TEST(Page, OfAUnitIsThereWithTheOthersOfItsUnitAndOfTheOneBefore) {
+  PageBench bench(kBytes);  // for one of them
+  for (std::size_t page = 0; page < 6; ++page) bench.add(static_cast<double>(page), page / 2);
+  for (std::size_t page = 0; page < 6; ++page) bench.first_of(page);
+  EXPECT_EQ(bench.resident(), 4) << "an operation may read one unit and write another";
+  for (const std::size_t page : {2, 3, 4, 5}) EXPECT_TRUE(bench.numbers[page].storage()->resident());
+}
+
+TEST(Page, LeavesBehindTheOneBefore) {
+  PageBench bench;
+  for (std::size_t unit = 0; unit < 3; ++unit) bench.add(0, unit);
+  for (const auto& page : bench.pages) {
+    page->wait();
+    bench.pager.leave(*page);
+    EXPECT_EQ(bench.resident(), 1);
+  }
+  bench.pager.settle();
+  EXPECT_EQ(bench.resident(), 0);
+}
+
+TEST(Page, ThatCannotBeReadOrWrittenLosesNothingWithoutAWord) {
+  std::atomic<Call> failing = Call::reserve;  // none
+  PageBench bench(3 * kBytes, [&](Call call, std::int64_t) {
+    if (call == failing && call != Call::reserve) throw Error("Input/output error", ErrorKind::io);
+  });
+  Page& page = bench.add(5, 0);
+  failing = Call::read;
+  EXPECT_EQ(error_of([&] { bench.first_of(0); }), "Input/output error");
+  EXPECT_TRUE(page.is_away()) << "whoever touches it has no numbers";
+  EXPECT_FALSE(page.wait());
+  EXPECT_EQ(bench.resident(), 1) << "a pass goes on";
+  page.drop();
+  EXPECT_EQ(error_of([&] { bench.pager.throw_noted(); }), "Input/output error");
+  EXPECT_EQ(error_of([&] { bench.pager.throw_noted(); }), "") << "once";
+
+  failing = Call::write;
+  page.wait();
+  failing = Call::reserve;
+  page.wait();
+  *bench.numbers[0].data<float>() = 8;
+  failing = Call::write;
+  page.store();
+  page.settle();
+  EXPECT_EQ(error_of([&] { bench.pager.throw_noted(); }), "Input/output error");
+  EXPECT_EQ(bench.first_of(0), 8) << "what is not written stays in memory";
+  failing = Call::reserve;
+  page.drop();
+  EXPECT_EQ(bench.first_of(0), 8) << "and is written when the file works again";
+}
+
+TEST(UpdateWalk, ReadsUpdatesAndWritesEachUnitOnceWithinItsBudget) {
+  using Kind = WalkStep::Kind;
+  for (const std::vector<std::int64_t>& bytes :
+       {std::vector<std::int64_t>{}, {5}, {4, 4, 4, 4, 4, 4}, {1, 9, 2, 8, 3, 7}, {10, 1, 1, 1, 10, 0, 10}})
+    for (const std::int64_t budget : {10, 13, 20, 1000}) {
+      std::vector<WalkedUnit> units;
+      for (const std::int64_t each : bytes) units.push_back({each, each - each / 3});
+      const UpdateWalk walk = walk_update(units, budget);
+      EXPECT_LE(walk.peak, budget);
+      EXPECT_EQ(walk.steps.size(), 3 * bytes.size());
+      std::vector<int> state(bytes.size());
+      std::int64_t in_memory = 0, peak = 0;
+      std::size_t updated = 0;
+      for (const WalkStep& step : walk.steps) {
+        const int before = state[step.unit]++;
+        EXPECT_EQ(before, step.kind == Kind::fetch ? 0 : step.kind == Kind::update ? 1 : 2);
+        if (step.kind == Kind::fetch) peak = std::max(peak, in_memory += bytes[step.unit]);
+        if (step.kind == Kind::settle) in_memory -= units[step.unit].written;
+        if (step.kind != Kind::update) continue;
+        EXPECT_EQ(step.unit, updated++);
+        in_memory -= units[step.unit].read - units[step.unit].written;
+      }
+      EXPECT_EQ(walk.peak, peak);
+      EXPECT_EQ(in_memory, 0);
+    }
+}
+
+TEST(UpdateWalk, WithRoomForFourReadsTwoAheadWhileOneIsWritten) {
+  using Kind = WalkStep::Kind;
+  const std::vector<WalkedUnit> units(5, {10, 10});
+  const std::vector<WalkStep> expected = {{Kind::fetch, 0},  {Kind::fetch, 1},  {Kind::fetch, 2},  {Kind::fetch, 3},
+                                          {Kind::update, 0}, {Kind::update, 1}, {Kind::settle, 0}, {Kind::fetch, 4},
+                                          {Kind::update, 2}, {Kind::update, 3}, {Kind::update, 4}, {Kind::settle, 1},
+                                          {Kind::settle, 2}, {Kind::settle, 3}, {Kind::settle, 4}};
+  EXPECT_EQ(walk_update(units, 40).steps, expected);
+}
+
+TEST(UpdateWalk, RefusesAUnitThatIsLargerThanItsBudget) {
+  const std::vector<WalkedUnit> units = {{3, 3}, {11, 8}};
+  EXPECT_EQ(error_of([&] { walk_update(units, 10); }), "a unit of 11 bytes does not fit into 10");
+}
+
+}  // namespace
+}  // namespace keel
