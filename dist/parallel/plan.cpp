@@ -179,9 +179,6 @@ std::vector<PlannedCollective> matrix_collectives(const MatrixDeal& deal, int ra
 
 std::int64_t control_bytes(int ranks) { return ranks * static_cast<std::int64_t>(sizeof(StepPartial)); }
 
-std::string name_of_unit(const FlatBuffer& unit) { return unit.unit.empty() ? "the rest" : unit.unit; }
-int shard_ranks(const ShardedOptions& options, int ranks) { return place_of(options, ranks, 0).ranks; }
-
 RankPlace check_planned(std::span<const FlatBuffer> layout, const Optimizer& optimizer, const ShardedOptions& options,
                         int ranks, int rank) {
   KEEL_CHECK(ranks >= 1 && rank >= 0 && rank < ranks, "there is no rank ", rank, " of ", ranks);

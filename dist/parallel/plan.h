@@ -101,11 +101,6 @@ std::vector<PlannedCollective> matrix_collectives(const MatrixDeal& deal, int ra
 // The bytes of the all-gather by which ranks agree at the end of a step.
 std::int64_t control_bytes(int ranks);
 
-// The path of a unit's module; "the rest" for what is in no unit of its own.
-std::string name_of_unit(const FlatBuffer& unit);
-// The number of ranks that a unit's shards are spread over; lay_out() takes it as `shards`.
-int shard_ranks(const ShardedOptions& options, int ranks);
-
 // Where a rank stands. Throws the Errors of plan_rank().
 RankPlace check_planned(std::span<const FlatBuffer> layout, const Optimizer& optimizer, const ShardedOptions& options,
                         int ranks, int rank);

@@ -47,7 +47,7 @@ const StrategyMaker kStrategies[] = {
 TEST_F(StrategiesOnDevices, GiveTheSameBitsInEveryStageWhereverTheOptimizerIs) {
   KEEL_NEEDS_DEVICES(4);
   for (const StrategyMaker& strategy : kStrategies)
-    for (const bool offload : {false, true}) {
+    for (const Residence offload : {Residence::device, Residence::host}) {
       const auto values = [&](int number) {
         ShardedOptions options = by(strategy, number, 2);
         options.sharding.offload_optimizer = offload;

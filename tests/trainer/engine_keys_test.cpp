@@ -44,6 +44,7 @@ TEST(EngineKeys, AreOptionsOfWhoMakesAnEngineInCppAndRanksAgreeOnEach) {
             T& value = of(options).*member;
             if constexpr (std::is_same_v<T, bool>) value = !value;
             else if constexpr (has_names<T>) set_by_index(value, name_index(value) == 0 ? 1 : 0);
+            else if constexpr (std::is_same_v<T, std::string>) value += "elsewhere";
             else value = static_cast<T>(value + 1);
           },
           key.member);

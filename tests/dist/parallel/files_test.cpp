@@ -88,19 +88,19 @@ ShardedOptions in_dtype(int number, DType dtype, int micro_batches) {
   return options;
 }
 
-const UpdateSettings kAdamW = AdamSettings{.decoupled = true};
+const UpdateSettings kFiledAdamW = AdamSettings{.decoupled = true};
 
 TEST(Files, GiveTheBitsOfMemoryInEveryStageAndNumberOfRanks) {
   for (const int number : {0, 1, 2, 3})
     for (const int ranks : {1, 2, 3, 4})
       for (const int micro_batches : {1, 2}) {
         const ShardedOptions options = in_dtype(number, DType::bf16, micro_batches);
-        const std::vector<double> expected = trained(ranks, options, kAdamW);
+        const std::vector<double> expected = trained(ranks, options, kFiledAdamW);
         for (const FileCase& each : kFileCases) {
           if (ranks != 3 && each.name != "all") continue;
           ShardedOptions files = options;
           each.set(files.sharding);
-          EXPECT_TRUE(trained(ranks, files, kAdamW) == expected)
+          EXPECT_TRUE(trained(ranks, files, kFiledAdamW) == expected)
               << each.name << ", stage " << number << ", " << ranks << " ranks, " << micro_batches << " micro-batches";
         }
       }
@@ -109,7 +109,7 @@ TEST(Files, GiveTheBitsOfMemoryInEveryStageAndNumberOfRanks) {
 TEST(Files, GiveTheBitsOfMemoryInEveryPrecisionAndForOtherOptimizers) {
   for (const DType dtype : {DType::f32, DType::f16, DType::f64})
     for (const UpdateSettings& optimizer :
-         {kAdamW, UpdateSettings(NAdamSettings{}), UpdateSettings(ScheduleFreeSettings{}),
+         {kFiledAdamW, UpdateSettings(NAdamSettings{}), UpdateSettings(ScheduleFreeSettings{}),
           UpdateSettings(AdagradSettings{.initial_accumulator = 0.1})})
       for (const int number : {0, 3})
         for (const int ranks : {1, 2}) {
@@ -137,9 +137,9 @@ TEST(Files, GiveTheBitsOfMemoryHoweverGradientsAreSummed) {
     for (const int number : {1, 2, 3}) {
       ShardedOptions options = in_dtype(number, DType::bf16, 2);
       set(options);
-      const std::vector<double> expected = trained(2, options, kAdamW);
+      const std::vector<double> expected = trained(2, options, kFiledAdamW);
       kFileCases[3].set(options.sharding);
-      EXPECT_TRUE(trained(2, options, kAdamW) == expected) << name << ", stage " << number;
+      EXPECT_TRUE(trained(2, options, kFiledAdamW) == expected) << name << ", stage " << number;
     }
 }
 
@@ -150,7 +150,7 @@ void expect_as_planned(const std::string& what, int ranks, const ShardedOptions&
   run_ranks(ranks, [&](Communicator& comm) {
     const Context context = testing::context(1);
     Net net, planned;
-    const auto optimizer = [] { return make_elementwise("test", {.settings = kAdamW}); };
+    const auto optimizer = [] { return make_elementwise("test", {.settings = kFiledAdamW}); };
     const RankPlan plan =
         plan_rank(lay_out(planned, shard_ranks(options, ranks)), *optimizer(), options, ranks, comm.rank());
     Sharded engine(net, context, comm, optimizer(), options);

@@ -29,6 +29,8 @@ std::string other_value(const OptionKey<Options>& key) {
           return std::string(names_of(T{})[name_index(Options{}.*member) == 0 ? 1 : 0]);
         } else if constexpr (std::is_same_v<T, double>) {
           return key.low >= 1 ? "3.5" : "0.375";
+        } else if constexpr (std::is_same_v<T, std::string>) {
+          return "elsewhere";
         } else {
           return key.unit > 1 ? "0.375" : concat(Options{}.*member + 2);
         }
