@@ -149,7 +149,7 @@ TEST(CodedGroups, LoseNothing) {
         at += unit->layout().padded;
       }
       const std::lock_guard lock(mutex);
-      delivered.resize(std::max(delivered.size(), mine.size()));
+      delivered.resize(static_cast<std::size_t>(at));
       for (std::size_t i = 0; i < mine.size(); ++i) delivered[i] += mine[i];
     });
     return delivered;
