@@ -68,8 +68,8 @@ class UnitSchedule {
   // Takes over sizes of buckets and prefetching for the passes to come, between two of them. The stage stays.
   void resize(const ShardingOptions& options);
 
-  // A forward pass also begins with the first use after a backward pass or after given_back(): the root's forward pass
-  // need not be seen.
+  // A forward pass also begins with the first use after a backward pass or after given_back(), and the second one of
+  // all with the module that the first began with: the root's forward pass need not be seen.
   Actions pass_begins(const UnitPass& pass);
 
   // A use of a module in a forward pass. One that is used again within the prefetch window stays whole in between.
@@ -114,6 +114,8 @@ class UnitSchedule {
   void end_forward();
   void begin_backward(const UnitPass& pass);
   std::size_t ahead() const { return static_cast<std::size_t>(options_.prefetch); }
+  bool begins_again(std::size_t module) const;
+  void begin_use(std::size_t module);
   void advance(std::size_t module);
   bool is_soon(std::size_t module, std::size_t count) const;
   void release_unexpected();
