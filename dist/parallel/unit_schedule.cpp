@@ -83,8 +83,9 @@ void UnitSchedule::release_module(std::size_t module) {
 
 UnitSchedule::Actions UnitSchedule::pass_begins(const UnitPass& pass) {
   end_forward();
-  if (pass.kind == UnitPass::Kind::forward) next_ = 0;
-  else begin_backward(pass);
+  if (pass.kind != UnitPass::Kind::forward) begin_backward(pass);
+  else is_told_of_forward_ = true;
+  next_ = 0;
   return take();
 }
 
@@ -115,7 +116,7 @@ bool UnitSchedule::is_soon(std::size_t module, std::size_t count) const {
 
 // Before a pass was seen to end: whether another one begins, with the module that the first began with.
 bool UnitSchedule::begins_again(std::size_t module) const {
-  if (!uses_.empty() || uses_now_.empty() || uses_now_.front() != module) return false;
+  if (is_told_of_forward_ || !uses_.empty() || uses_now_.empty() || uses_now_.front() != module) return false;
   const bool is_alone = std::ranges::count_if(running_, [](int uses) { return uses > 0; }) == 1;
   return is_alone && std::ranges::any_of(uses_now_, [&](std::size_t other) { return other != module; });
 }

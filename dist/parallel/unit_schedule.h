@@ -68,8 +68,8 @@ class UnitSchedule {
   // Takes over sizes of buckets and prefetching for the passes to come, between two of them. The stage stays.
   void resize(const ShardingOptions& options);
 
-  // A forward pass also begins with the first use after a backward pass or after given_back(), and the second one of
-  // all with the module that the first began with: the root's forward pass need not be seen.
+  // A forward pass also begins with the first use after a backward pass or after given_back(). As long as nobody has
+  // told of one, so does the second, with the module that the first began with.
   Actions pass_begins(const UnitPass& pass);
 
   // A use of a module in a forward pass. One that is used again within the prefetch window stays whole in between.
@@ -136,6 +136,7 @@ class UnitSchedule {
   // expected is number `next_` of the former.
   std::vector<std::size_t> uses_, uses_now_;
   std::size_t next_ = 0;
+  bool is_told_of_forward_ = false;      // by pass_begins()
   std::vector<std::int64_t> first_use_;  // by module: its number in the latest pass, or -1
   std::vector<int> running_;             // by module: uses that have begun and not ended
   std::vector<bool> awaited_;            // by module: whole for a use that is still to come
