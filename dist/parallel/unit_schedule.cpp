@@ -95,9 +95,9 @@ void UnitSchedule::release_module(std::size_t module) {
 
 UnitSchedule::Actions UnitSchedule::pass_begins(const UnitPass& pass) {
   end_forward();
-  is_told_ = pass.kind == UnitPass::Kind::forward;
-  if (is_told_) next_ = 0;
-  else begin_backward(pass);
+  if (pass.kind != UnitPass::Kind::forward) begin_backward(pass);
+  else is_told_of_forward_ = true;
+  next_ = 0;
   return take();
 }
 
@@ -126,12 +126,17 @@ bool UnitSchedule::is_soon(std::size_t module, std::size_t count) const {
   return std::find(begin, end, module) != end;
 }
 
-UnitSchedule::Actions UnitSchedule::forward_begins(std::size_t module) {
-  const bool is_again = !is_told_ && !uses_now_.empty() && module == uses_now_.front() && module != uses_now_.back();
-  if (is_again) end_forward();
+// Before a pass was seen to end: whether another one begins, with the module that the first began with.
+bool UnitSchedule::begins_again(std::size_t module) const {
+  if (is_told_of_forward_ || !uses_.empty() || uses_now_.empty() || uses_now_.front() != module) return false;
+  const bool is_alone = std::ranges::count_if(running_, [](int uses) { return uses > 0; }) == 1;
+  return is_alone && std::ranges::any_of(uses_now_, [&](std::size_t other) { return other != module; });
+}
+
+void UnitSchedule::begin_use(std::size_t module) {
+  if (begins_again(module)) end_forward();
   advance(module);
   if (uses_now_.size() < kMostUses) uses_now_.push_back(module);
-  ++running_[module];
   awaited_[module] = false;
   release_unexpected();
   gather_module(module);
@@ -141,6 +146,11 @@ UnitSchedule::Actions UnitSchedule::forward_begins(std::size_t module) {
     gather_module(uses_[use]);
   }
   fetch_use(static_cast<std::int64_t>(end));
+}
+
+// A use inside of another one of the same module is none of its own.
+UnitSchedule::Actions UnitSchedule::forward_begins(std::size_t module) {
+  if (running_[module]++ == 0) begin_use(module);
   for (const std::size_t unit : module_units_[module]) add(Kind::wait_gathered, unit);
   return take();
 }
@@ -159,7 +169,7 @@ bool UnitSchedule::goes_after_forward(std::size_t module) const {
 }
 
 UnitSchedule::Actions UnitSchedule::forward_ends(std::size_t module, bool backward_follows) {
-  --running_[module];
+  if (--running_[module] > 0) return {};
   const bool may_be_last = next_ == uses_.size();
   awaited_[module] = is_soon(module, std::max<std::size_t>(ahead(), 1)) ||
                      (may_be_last && options_.keep_last_unit && backward_follows);

@@ -72,8 +72,8 @@ class UnitSchedule {
   // Takes over sizes of buckets and prefetching for the passes to come, between two of them. The stage stays.
   void resize(const ShardingOptions& options);
 
-  // A forward pass also begins with the first use after a backward pass or after given_back(), and with its first
-  // module again: the root's forward pass need not be seen.
+  // A forward pass also begins with the first use after a backward pass or after given_back(). As long as nobody has
+  // told of one, so does the second, with the module that the first began with.
   Actions pass_begins(const UnitPass& pass);
 
   // A use of a module in a forward pass. One that is used again within the prefetch window stays whole in between.
@@ -119,6 +119,8 @@ class UnitSchedule {
   void end_forward();
   void begin_backward(const UnitPass& pass);
   std::size_t ahead() const { return static_cast<std::size_t>(options_.prefetch); }
+  bool begins_again(std::size_t module) const;
+  void begin_use(std::size_t module);
   void advance(std::size_t module);
   bool is_soon(std::size_t module, std::size_t count) const;
   void release_unexpected();
@@ -140,7 +142,7 @@ class UnitSchedule {
   // expected is number `next_` of the former.
   std::vector<std::size_t> uses_, uses_now_;
   std::size_t next_ = 0;
-  bool is_told_ = false;                 // when the forward pass began
+  bool is_told_of_forward_ = false;      // by pass_begins()
   std::vector<std::int64_t> first_use_;  // by module: its number in the latest pass, or -1
   std::vector<int> running_;             // by module: uses that have begun and not ended
   std::vector<bool> awaited_;            // by module: whole for a use that is still to come

@@ -31,9 +31,8 @@ ShardedOptions coded(const Split& split, int number, const Compression& compress
   return options;
 }
 
-std::string title_of(const Split& split, int number, const Compression& compression) {
-  return concat(split.ranks, " ranks in groups of ", split.group, ", stage ", number, ", ",
-                testing::text_of(compression));
+std::string place_text(const Split& split, int number, const Compression& compression) {
+  return concat(split.ranks, " ranks in groups of ", split.group, ", stage ", number, ", ", text_of(compression));
 }
 
 TEST(CodedGroups, GiveTheSameBitsInEveryStageHoweverLateRanksCome) {
@@ -44,7 +43,7 @@ TEST(CodedGroups, GiveTheSameBitsInEveryStageHoweverLateRanksCome) {
       for (const int number : {2, 3}) {
         Training other{.ranks = split.ranks, .options = coded(split, number, compression), .delays = 7};
         other.options.sharding.overlap = number == 3;
-        EXPECT_EQ(train(kThreads, other).weights, reference.weights) << title_of(split, number, compression);
+        EXPECT_EQ(train(kThreads, other).weights, reference.weights) << place_text(split, number, compression);
       }
     }
 }
@@ -109,7 +108,7 @@ TEST(CodedGroups, SendTheBytesOfTheFormulaAcross) {
                     for (const auto& unit : engine.units())
                       across += (split.groups() - 1) * codec_of(compression).bytes(unit->shard().count());
                     EXPECT_EQ(engine.data_traffic().between_nodes - before.between_nodes, across)
-                        << title_of(split, number, compression);
+                        << place_text(split, number, compression);
                     EXPECT_EQ(engine.data_traffic().sent() - before.sent(), plan.traffic.sent());
                     std::int64_t kept = 0;
                     for (const auto& unit : engine.units())
@@ -150,7 +149,7 @@ TEST(CodedGroups, LoseNothing) {
         at += unit->layout().padded;
       }
       const std::lock_guard lock(mutex);
-      delivered.resize(std::max(delivered.size(), mine.size()));
+      delivered.resize(static_cast<std::size_t>(at));
       for (std::size_t i = 0; i < mine.size(); ++i) delivered[i] += mine[i];
     });
     return delivered;
@@ -159,7 +158,7 @@ TEST(CodedGroups, LoseNothing) {
     const std::vector<double> expected = sums(coded({4, 2}, number, {}));
     for (const Compression& compression : codes())
       EXPECT_LT(relative_error(sums(coded({4, 2}, number, compression)), expected), 2e-6)
-          << title_of({4, 2}, number, compression);
+          << place_text({4, 2}, number, compression);
   }
 }
 
@@ -172,7 +171,7 @@ TEST(CodedGroups, AStepThatIsNotTakenChangesNothing) {
         Training bad = good;
         bad.steps = 5;
         bad.bad_step = bad_step;
-        EXPECT_EQ(train(kThreads, bad).weights, expected) << title_of({4, 2}, number, compression);
+        EXPECT_EQ(train(kThreads, bad).weights, expected) << place_text({4, 2}, number, compression);
       }
     }
 }
@@ -199,7 +198,7 @@ TEST(CodedGroups, GoOnFromTheirStateAsIfTheyHadNeverStopped) {
       other.load_compression_state(std::span(&state, 1));
       train_from(engine, net, 2);
       train_from(other, copy, 2);
-      EXPECT_EQ(whole_values(other), whole_values(engine)) << testing::text_of(compression);
+      EXPECT_EQ(whole_values(other), whole_values(engine)) << text_of(compression);
     });
 }
 
@@ -230,7 +229,7 @@ TEST(CodedGroups, AreRefusedWhereNobodyWouldKeepWhatIsLeftOut) {
   };
   for (const Compression& compression : {kPowerSgd, Compression{.type = Compression::Type::qgz}})
     EXPECT_NE(said(coded({4, 2}, 1, compression)).find("codes of int8, int4 or topk"), std::string::npos)
-        << testing::text_of(compression);
+        << text_of(compression);
 }
 
 }  // namespace

@@ -201,7 +201,7 @@ TEST(Compression, RefusesWhatItCannotDo) {
       Sharded(net, context, ranks, make_sgd(), options);
     });
   };
-  ShardedOptions grouped = options_of(1, kInt8);
+  ShardedOptions grouped = options_of(1, kPowerSgd);
   grouped.sharding.group = 1;
   EXPECT_THROW(attempt(grouped, testing::context(1)), Error);
   ShardedOptions wide = options_of(1, kInt8);
