@@ -97,8 +97,7 @@ TEST(VirtualRanks, HaveOtherBitsThanRanksThatAreAddedInTheirOrder) {
     const std::lock_guard lock(mutex);
     order = bits;
   });
-  ASSERT_EQ(order.size(), tree.size());
-  EXPECT_NE(order, tree);
+  EXPECT_NE(order, std::vector<double>(tree.begin(), tree.begin() + std::ssize(order)));
   EXPECT_NEAR(order[0], tree[0], 1e-6 * tree[0]) << "the norm";
 }
 
