@@ -100,6 +100,7 @@ Config slope_run(const std::string& folder) {
 
 struct LoopOptions {
   int stage = 0;
+  int virtual_ranks = 0;
   std::int64_t last = kOwnSteps;  // then it is left, as by a failure
   DatasetPtr places = std::make_shared<Slope>(kPlaces);
   OwnRunOptions run = {};
@@ -109,9 +110,10 @@ struct LoopOptions {
 void own_loop(const std::string& folder, Communicator& ranks, const LoopOptions& options = {}) {
   const Context context = Context::create({.threads = 1});
   SlopeModel model;
-  Sharded engine(
-      model.net, context, ranks, make_optimizer(find_optimizer("AdamW")),
-      {.micro_batches = micro_batches_of(kRows, kMicro, ranks), .clip = 1, .sharding = {.stage = options.stage}});
+  Sharded engine(model.net, context, ranks, make_optimizer(find_optimizer("AdamW")),
+                 {.micro_batches = micro_batches_of(kRows, kMicro, ranks, options.virtual_ranks),
+                  .clip = 1,
+                  .sharding = {.stage = options.stage, .virtual_ranks = options.virtual_ranks}});
   const StepCurves curves = make_curves(default_schedule("cosine"), 1e-2, kOwnSteps, context);
   OwnRun run(folder, engine, ranks, options.run);
   EXPECT_EQ(run.step() == 0 ? 0 : run.state().at("twice").integer(), 2 * run.step());
@@ -143,6 +145,19 @@ std::vector<double> losses_in(const std::string& folder) {
   for (const Json& record : read_metrics(RunFolder(folder).metrics()))
     if (record.contains("loss")) losses.push_back(record.at("loss").number());
   return losses;
+}
+
+TEST(OwnLoop, OfVirtualRanksGivesTheBitsOfKeelTrainAtEveryNumberOfRanks) {
+  const TemporaryFolder place;
+  Config config = slope_run(place / "trained");
+  config.sharding.virtual_ranks = 4;
+  train_by(2, config);
+  for (const int n : {1, 2, 4}) {
+    const std::string folder = place / concat("by", n);
+    own_loop_by(n, folder, {.stage = n - 1, .virtual_ranks = 4});
+    EXPECT_EQ(losses_in(folder), losses_in(config.run)) << n;
+    EXPECT_EQ(weights_in(folder), weights_in(config.run)) << n;
+  }
 }
 
 TEST(OwnLoop, GivesTheBitsOfKeelTrainInEveryStageAtEveryNumberOfRanks) {

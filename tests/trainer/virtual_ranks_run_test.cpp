@@ -54,7 +54,7 @@ TEST(VirtualRankRuns, EndInTheSameBitsWhateverRanksTheyWereContinuedBy) {
   const std::vector<double> losses = train_by(8, whole)[0]->losses;
   std::vector<double> parts;
   const std::tuple<int, std::int64_t, const char*> sessions[] = {
-      {8, 2, "zero2-bf16"}, {4, 5, "zero3-bf16"}, {1, 8, "ddp-bf16"}, {8, INT64_MAX, "zero2-bf16"}};
+      {8, 2, "zero2-bf16"}, {4, 5, "zero3-bf16"}, {1, 7, "ddp-bf16"}, {8, INT64_MAX, "zero2-bf16"}};
   for (const auto& [n, stop_after, strategy] : sessions) {
     const auto told =
         train_by(n, run_of_eight(place, "parts", {concat("strategy=", strategy), "resume=auto"}), stop_after);
@@ -69,8 +69,8 @@ TEST(VirtualRankRuns, EndInTheSameBitsWhateverRanksTheyWereContinuedBy) {
 
 TEST(VirtualRankRuns, AnotherNumberOfThemIsToldWhereARunGoesOn) {
   const TemporaryFolder place;
-  train_by(2, run_of_eight(place, "run", {"steps=2"}));
-  const auto told = train_by(2, run_of_eight(place, "run", {"steps=4", "sharding.virtual_ranks=2", "resume=auto"}));
+  train_by(2, run_of_eight(place, "run"), 2);
+  const auto told = train_by(2, run_of_eight(place, "run", {"sharding.virtual_ranks=2", "resume=auto"}));
   EXPECT_NE(told[0]->messages.find("sharding.virtual_ranks"), std::string::npos) << told[0]->messages;
 }
 

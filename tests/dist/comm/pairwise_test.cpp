@@ -34,8 +34,8 @@ Floats subtree(int first, int last, std::int64_t count) {
   for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += other[i];
   return sum;
 }
-Tensor given(const Floats& values) {
-  return tensor_of(testing::context(1), {values.begin(), values.end()}, {std::ssize(values)});
+Tensor given(const Context& context, const Floats& values) {
+  return tensor_of(context, {values.begin(), values.end()}, {std::ssize(values)});
 }
 std::vector<double> seen(const Floats& values) { return {values.begin(), values.end()}; }
 
@@ -45,8 +45,9 @@ TEST(PairwiseSums, AreThoseOfAnIndependentTreeForAnyRanksByEveryAlgorithmThatCan
       for (const bool shared : {true, false})
         on_ranks(n,
                  [&](Communicator& comm) {
+                   const Context context = testing::context(1);
                    for (const std::int64_t count : {std::int64_t{9}, kLong}) {
-                     const Tensor x = given(leaf(comm.rank(), count));
+                     const Tensor x = given(context, leaf(comm.rank(), count));
                      if (!adds_pairwise(*algorithm)) {
                        EXPECT_NE(error_of([&] {
                                    comm.all_reduce(x, CombineOp::pairwise_sum);
@@ -57,7 +58,7 @@ TEST(PairwiseSums, AreThoseOfAnIndependentTreeForAnyRanksByEveryAlgorithmThatCan
                      }
                      const std::vector<double> sum = seen(subtree(0, n, count));
                      const Span mine = part({0, count}, n, comm.rank());
-                     const Tensor shard = zeros(testing::context(1), {mine.count()});
+                     const Tensor shard = zeros(context, {mine.count()});
                      comm.reduce_scatter(x, shard, CombineOp::pairwise_sum).wait();
                      EXPECT_EQ(doubles(shard), (std::vector<double>{sum.begin() + mine.begin, sum.begin() + mine.end}));
                      comm.all_reduce(x, CombineOp::pairwise_sum).wait();
@@ -72,7 +73,7 @@ TEST(PairwiseSums, OfFewerRanksThatBringPartialSumsHaveTheSameBits) {
   for (const int n : {1, 2, 4, 8})
     on_ranks(n, [&](Communicator& comm) {
       const int each = 8 / n;
-      const Tensor x = given(subtree(comm.rank() * each, (comm.rank() + 1) * each, kLong));
+      const Tensor x = given(testing::context(1), subtree(comm.rank() * each, (comm.rank() + 1) * each, kLong));
       comm.all_reduce(x, CombineOp::pairwise_sum).wait();
       EXPECT_EQ(doubles(x), sum) << n;
     });

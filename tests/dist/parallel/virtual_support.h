@@ -71,6 +71,7 @@ inline std::vector<double> bits_of(Sharded& engine, Communicator& ranks, const S
   return bits;
 }
 
+// The bits at the end, and behind them the numbers of the model.
 inline std::vector<double> trained_in_turn(Communicator& ranks, std::unique_ptr<const Optimizer> optimizer,
                                            const ShardedOptions& options, int steps = 3) {
   const Context context = testing::context(1);
@@ -82,7 +83,10 @@ inline std::vector<double> trained_in_turn(Communicator& ranks, std::unique_ptr<
     result = engine.step(1e-2).get();
     if (!result.taken) return {};
   }
-  return bits_of(engine, ranks, result);
+  std::vector<double> bits = bits_of(engine, ranks, result);
+  const std::vector<double> values = whole_values(engine);
+  bits.insert(bits.end(), values.begin(), values.end());
+  return bits;
 }
 
 }  // namespace keel::testing
