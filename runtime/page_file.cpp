@@ -145,12 +145,18 @@ void PageFile::run(const Job& job, Buffer& buffer) {
   else write_block(job, buffer.bytes());
 }
 
+// Whether these bytes may go to the file and come from it as they lie.
+bool PageFile::fits_file(std::span<const std::byte> bytes) const {
+  const std::size_t alignment = file_->alignment();
+  return reinterpret_cast<std::uintptr_t>(bytes.data()) % alignment == 0 && bytes.size() % alignment == 0;
+}
+
 void PageFile::read_block(const Job& job, std::span<std::byte> buffer) {
   const Page& page = *job.page;
   const std::int64_t at = job.block * kBlock, count = std::min(kBlock, page.bytes - at);
   const std::span<std::byte> target(job.memory, static_cast<std::size_t>(count));
   const auto place = static_cast<std::uint64_t>(page.offset + at);
-  if (buffer.empty()) {
+  if (fits_file(target)) {
     file_->read(place, target);
   } else {
     file_->read(place, buffer.first(static_cast<std::size_t>(room_of(count))));
@@ -173,7 +179,7 @@ void PageFile::write_block(const Job& job, std::span<std::byte> buffer) {
     written_ += count;
   }
   const auto place = static_cast<std::uint64_t>(page.offset + at);
-  if (buffer.empty()) {
+  if (fits_file(source)) {
     file_->write(place, source);
   } else {
     const std::span<std::byte> whole = buffer.first(static_cast<std::size_t>(room_of(count)));

@@ -8,6 +8,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -35,9 +36,10 @@ struct PageTraffic {
   std::int64_t read = 0, written = 0;
 };
 
-// Blocks of 1 MiB go through aligned buffers of the threads where the file asks for alignment, so pages may lie
-// anywhere in memory. A block that is read with another hash than it was written with is an Error of kind io that names
-// page, place and folder. Pages are asked for by one thread at a time; a page is not asked for while it is on its way.
+// Pages may lie anywhere in memory: blocks of 1 MiB that are not where the file asks for them go through aligned
+// buffers of the threads. A block that is read with another hash than it was written with is an Error of kind io that
+// names page, place and folder. Pages are asked for by one thread at a time; a page is not asked for while it is on its
+// way.
 class PageFile {
  public:
   static constexpr std::int64_t kBlock = std::int64_t{1} << 20;
@@ -85,6 +87,7 @@ class PageFile {
   PageWork begin(Kind kind, std::size_t page, std::byte* memory);
   void serve();
   void run(const Job& job, Buffer& buffer);
+  bool fits_file(std::span<const std::byte> bytes) const;
   void read_block(const Job& job, std::span<std::byte> buffer);
   void write_block(const Job& job, std::span<std::byte> buffer);
 

@@ -59,6 +59,23 @@ TEST(PageFile, GivesBackPagesOfEverySizeWhateverTheFileAsksFor) {
     }
 }
 
+// Such memory goes to the file without a copy.
+TEST(PageFile, TakesPagesThatLieAsTheFileAsks) {
+  constexpr std::size_t kBytes = 2 * PageFile::kBlock + 4096;
+  const auto allocated = [] {
+    return std::unique_ptr<std::byte, decltype(&std::free)>(static_cast<std::byte*>(std::aligned_alloc(4096, kBytes)),
+                                                            &std::free);
+  };
+  const Bytes numbers = page_bytes(kBytes, 7);
+  const auto source = allocated(), target = allocated();
+  std::copy(numbers.begin(), numbers.end(), source.get());
+  PageFile file(std::make_unique<FaultyFile>(FaultyFile::Fault{}, 4096), 2);
+  const std::size_t page = file.add("a page", kBytes);
+  file.write(page, source.get()).wait();
+  file.read(page, target.get()).wait();
+  EXPECT_TRUE(std::equal(numbers.begin(), numbers.end(), target.get()));
+}
+
 TEST(PageFile, OnADiskGivesBackPagesAndLeavesNoFileBehind) {
   const TemporaryFolder folder;
   const std::string place = folder / "made/for it";
