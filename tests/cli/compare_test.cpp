@@ -88,6 +88,35 @@ TEST(CompareCommand, DrawsTheLossOfVariantsAgainstBytesAndSeconds) {
   EXPECT_EQ(file.curves[3].seed, 3u);
 }
 
+// A slower network between groups changes no number.
+TEST(CompareCommand, TrainsOnANetworkThatIsSlowerBetweenGroups) {
+  const Sandbox sandbox;
+  const std::string what =
+      "compare text.yaml -N 4 --threads --steps 4 --variant 'local: outer.type=local_sgd outer.every=2' "
+      "strategy=ddp-fp32 batch.global=4 batch.micro=1 sharding.group=2 --curves ";
+  const Outcome direct = sandbox.keel(what + "direct"),
+                slow = sandbox.keel(what + "slow --outer-delay 300 --outer-bandwidth 50M --delay 20");
+  ASSERT_EQ(direct.code, 0) << direct.err;
+  ASSERT_EQ(slow.code, 0) << slow.err;
+  EXPECT_NE(slow.out.find("groups of 2; between them every message takes 300 us and its bytes at 50M a second, at "
+                          "least; inside every message takes 20 us, at least"),
+            std::string::npos)
+      << slow.out;
+  const CurveFile there = parse_curve_file(sandbox.read("slow/curves.json")),
+                  here = parse_curve_file(sandbox.read("direct/curves.json"));
+  EXPECT_EQ(there.network.group, 2);
+  EXPECT_EQ(here.network.group, 0);
+  ASSERT_EQ(there.curves.size(), here.curves.size());
+  for (std::size_t i = 0; i < here.curves.size(); ++i)
+    for (std::size_t step = 0; step < here.curves[i].points.size(); ++step) {
+      EXPECT_EQ(there.curves[i].points[step].loss, here.curves[i].points[step].loss);
+      EXPECT_EQ(there.curves[i].points[step].bytes, here.curves[i].points[step].bytes);
+    }
+  EXPECT_NE(sandbox.keel("compare text.yaml -N 2 --threads --outer-bandwidth 0")
+                .err.find("--outer-bandwidth needs a size above 0"),
+            std::string::npos);
+}
+
 TEST(CompareCommand, SaysWhereALossIsNotReached) {
   const Sandbox sandbox;
   const Outcome outcome = sandbox.keel("compare addition.yaml -N 1 --steps 2 --until-loss 0.001 --columns 200");

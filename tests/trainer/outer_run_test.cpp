@@ -4,6 +4,7 @@
 
 #include "keel/dist/comm/run_ranks.h"
 #include "keel/runtime/file.h"
+#include "keel/trainer/config_keys.h"
 #include "tests/trainer/run_support.h"
 
 namespace keel {
