@@ -12,6 +12,7 @@ namespace keel {
 namespace {
 
 constexpr std::string_view kAutomatic = "auto";
+constexpr std::string_view kNone = "none";  // an empty text
 
 // Where a configuration keeps an option: in the struct that the engine gets whole, or in a member of its own.
 template <class T>
@@ -108,7 +109,7 @@ class OptionField : public KeyField {
     if constexpr (has_names<T>) {
       return std::string(names_of(value)[name_index(value)]);
     } else if constexpr (std::is_same_v<T, std::string>) {
-      return yaml_of(value);
+      return value.empty() ? std::string(kNone) : yaml_of(value);
     } else {
       if constexpr (std::is_integral_v<T>)
         if (key_.automatic && static_cast<std::int64_t>(value) == *key_.automatic) return std::string(kAutomatic);
@@ -121,6 +122,7 @@ class OptionField : public KeyField {
       set_by_index(value, static_cast<std::size_t>(read_choice(row, node, choices_of<T>(), other_words_of(T{}))));
     } else if constexpr (std::is_same_v<T, std::string>) {
       read_value(row, node, value);
+      if (value == kNone) value.clear();
     } else if (key_.automatic && node.kind == YamlNode::Kind::scalar && node.text == kAutomatic) {
       value = static_cast<T>(*key_.automatic);
     } else if (key_.unit == 1) {

@@ -108,7 +108,7 @@ constexpr OptionKey<ShardingOptions> kShardingKeys[] = {
     {.key = "offload_folder",
      .member = &ShardingOptions::offload_folder,
      .help = "Folder of the files of what lies in files, on a fast disk. They have no names, and go away with the "
-             "program. Empty: the run's folder."},
+             "program; none: the run's folder."},
     {.key = "offload_budget",
      .member = &ShardingOptions::offload_budget,
      .unit = kMebibyte,
