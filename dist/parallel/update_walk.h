@@ -6,6 +6,8 @@
 #include <span>
 #include <vector>
 
+#include "keel/runtime/language.h"
+
 namespace keel {
 
 struct WalkStep {

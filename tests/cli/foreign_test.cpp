@@ -158,8 +158,6 @@ TEST(ForeignFiles, LaunchSaysOnceOfAnOptionThatItHasNoEffectHere) {
                                             "--debug",
                                             "--enable_cpu_affinity",
                                             "--main_training_function main",
-                                            "--offload_optimizer_nvme_path /x",
-                                            "--offload_param_nvme_path /x",
                                             "--zero3_init_flag true",
                                             "--zero3_save_16bit_model true",
                                             "--deepspeed_multinode_launcher pdsh",
