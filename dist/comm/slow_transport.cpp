@@ -183,7 +183,8 @@ std::unique_ptr<Transport> make_slow_transport(std::unique_ptr<Transport> inner,
                                                LinkClock clock) {
   std::vector<int> places(static_cast<std::size_t>(inner->size()));
   std::iota(places.begin(), places.end(), 0);
-  return std::make_unique<SlowTransport>(std::move(inner), std::move(places), std::make_shared<Queues>(network, clock));
+  return std::make_unique<SlowTransport>(std::move(inner), std::move(places),
+                                         std::make_shared<Queues>(network, std::move(clock)));
 }
 
 }  // namespace keel
