@@ -26,7 +26,7 @@ class Queue {
     std::unique_ptr<Message> message = {};  // once it has been handed on
   };
 
-  Queue(const Link& link, LinkClock clock) : link_(link), clock_(std::move(clock)) {}
+  Queue(const Link& link, LinkClock clock) : link_(link), clock_(clock) {}
 
   void add(const std::shared_ptr<Parcel>& parcel) {
     const auto now = clock_();
@@ -180,11 +180,10 @@ class SlowTransport : public Transport {
 }  // namespace
 
 std::unique_ptr<Transport> make_slow_transport(std::unique_ptr<Transport> inner, const Network& network,
-                                               LinkClock clock) {
+                                               const LinkClock& clock) {
   std::vector<int> places(static_cast<std::size_t>(inner->size()));
   std::iota(places.begin(), places.end(), 0);
-  return std::make_unique<SlowTransport>(std::move(inner), std::move(places),
-                                         std::make_shared<Queues>(network, std::move(clock)));
+  return std::make_unique<SlowTransport>(std::move(inner), std::move(places), std::make_shared<Queues>(network, clock));
 }
 
 }  // namespace keel

@@ -17,6 +17,6 @@ using LinkClock = std::function<std::chrono::steady_clock::time_point()>;
 // has come, so a sender that does not poll sends it later. Transports that are split off use the same links, in which
 // ranks keep their places; there is no shared memory.
 std::unique_ptr<Transport> make_slow_transport(std::unique_ptr<Transport> inner, const Network& network,
-                                               LinkClock clock = std::chrono::steady_clock::now);
+                                               const LinkClock& clock = std::chrono::steady_clock::now);
 
 }  // namespace keel
