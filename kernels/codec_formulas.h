@@ -87,7 +87,8 @@ inline constexpr double kSizeUnits = 1 << 30;
 KEEL_HD inline std::uint64_t size_units(float x, std::uint32_t largest) {
   if (largest == 0 || largest >= kInfinity) return 0;
   const auto size = static_cast<double>(std::bit_cast<float>(size_bits(x)));
-  return static_cast<std::uint64_t>(size / static_cast<double>(std::bit_cast<float>(largest)) * kSizeUnits + 0.5);
+  const double units = size / static_cast<double>(std::bit_cast<float>(largest)) * kSizeUnits;
+  return static_cast<std::uint64_t>(std::floor(units + 0.5));
 }
 KEEL_HD inline bool is_larger(float x, const SizeClasses& classes) {
   return size_units(x, classes.largest) * static_cast<std::uint64_t>(classes.kept) > classes.sum;

@@ -26,7 +26,7 @@ class Queue {
     std::unique_ptr<Message> message = {};  // once it has been handed on
   };
 
-  Queue(const Link& link, LinkClock clock) : link_(link), clock_(clock) {}
+  Queue(const Link& link, LinkClock clock) : link_(link), clock_(std::move(clock)) {}
 
   void add(const std::shared_ptr<Parcel>& parcel) {
     const auto now = clock_();
