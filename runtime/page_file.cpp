@@ -5,6 +5,7 @@
 #include <cstring>
 #include <exception>
 #include <new>
+#include <optional>
 #include <utility>
 
 #include "keel/runtime/error.h"
@@ -22,11 +23,15 @@ struct PageWork::State {
   std::mutex mutex;
   std::condition_variable arrived;
   std::int64_t left = 0;  // blocks
-  std::exception_ptr failure;
+  // The first one. Whoever waits throws an Error of its own, which no thread of the file shares.
+  std::optional<std::pair<std::string, ErrorKind>> failure;
 
-  void end_block(std::exception_ptr thrown) {
+  void fail(std::string what, ErrorKind kind) {
     const std::lock_guard lock(mutex);
-    if (thrown && !failure) failure = std::move(thrown);
+    if (!failure) failure.emplace(std::move(what), kind);
+  }
+  void end_block() {
+    const std::lock_guard lock(mutex);
     if (--left == 0) arrived.notify_all();
   }
 };
@@ -35,7 +40,7 @@ void PageWork::wait() const {
   if (!state_) return;
   std::unique_lock lock(state_->mutex);
   state_->arrived.wait(lock, [&] { return state_->left == 0; });
-  if (state_->failure) std::rethrow_exception(state_->failure);
+  if (state_->failure) throw Error(state_->failure->first, state_->failure->second);
 }
 
 // Of one thread: a block at an address that a file may ask for.
@@ -131,12 +136,13 @@ void PageFile::serve() {
       job = std::move(jobs_.front());
       jobs_.pop_front();
     }
-    std::exception_ptr thrown;
     try {
       if (!buffer) buffer = std::make_unique<Buffer>(needs_buffer ? kBlock : 0);
       run(job, *buffer);
-    } catch (...) { thrown = std::current_exception(); }
-    job.work->end_block(std::move(thrown));
+    } catch (const Error& error) { job.work->fail(error.what(), error.kind()); } catch (const std::exception& error) {
+      job.work->fail(concat("pages: ", error.what()), ErrorKind::io);
+    }
+    job.work->end_block();
   }
 }
 
