@@ -198,7 +198,7 @@ class Sharded {
 
   // Views of what this rank owns: the weights by parameter name (the masters where there are any), and the optimizer's
   // state as "<state>.<parameter>". Buffers follow the weights, on the first rank. What other ranks own has no numbers.
-  // Every rank has the shared numbers, as "shared.<name>". An Error where a file has failed in the middle of an update.
+  // Every rank has the shared numbers, as "shared.<name>". An Error where an update from files ended in the middle.
   TensorParts weights() const;
   TensorParts optimizer_state() const;
   // Every rank calls these. Every name, shape and number that this rank owns must be there; otherwise an Error lists

@@ -27,7 +27,7 @@ bool Sharded::holds_group_parts() const {
 
 void Sharded::check_updated() const {
   if (is_half_updated_)
-    throw Error("a file failed in the middle of an update: weights and optimizer state are those of no step",
+    throw Error("an update from files ended in the middle: weights and optimizer state are those of no step",
                 ErrorKind::io);
 }
 

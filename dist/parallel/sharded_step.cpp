@@ -38,11 +38,11 @@ PendingStep Sharded::step(StepArgs args) {
   decide(std::move(args));
   wait_until_released();
   clip_values();
+  is_half_updated_ = pager_.has_value();  // a unit after the other: whatever ends it in between
   memory_->update(decision_->state(), [this](std::size_t unit) {
     if (!strategy_) share_updates(unit);
   });
   if (strategy_) share_by_strategy();
-  is_half_updated_ = true;
   agree_on_files();
   is_half_updated_ = false;
   update_buffers();

@@ -121,7 +121,7 @@ TEST(FailingFiles, InTheMiddleOfAnUpdateLeaveNoWeightsThatLookRight) {
       once.is_due = true;
       EXPECT_NE(error_of([&] { take_step(engine, net, comm, 1); }).find("a bad sector"), std::string::npos);
       EXPECT_EQ(error_of([&] { engine.weights(); }),
-                "a file failed in the middle of an update: weights and optimizer state are those of no step");
+                "an update from files ended in the middle: weights and optimizer state are those of no step");
       EXPECT_NE(error_of([&] { engine.optimizer_state(); }), "");
     });
   }
