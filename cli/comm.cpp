@@ -13,6 +13,7 @@
 #include "comm_table.h"
 #include "commands.h"
 #include "common_options.h"
+#include "draw_schedule.h"
 #include "keel/dist/lab/plot.h"
 #include "keel/runtime/file.h"
 #include "keel/runtime/printable.h"
@@ -35,6 +36,8 @@ Examples:
   keel comm -N 2 --overlap 10 -b 1M               what a rank can compute meanwhile, with ten polls
   keel comm --compare before.json after.json      ratios; * where calls vary less than that
   keel comm --from here.json --plot here.svg
+  keel comm --draw ring -N 8 --out ring.html      all_reduce by a ring, step by step
+  keel comm reduce --draw tree -N 6 --root 2
   keel comm --from two.json,four.json --predict 16,64 --ranks-per-node 4
 
 Numbers are known before, so results are checked to the bit in every dtype. The exit code is 1 where an element was wrong.
@@ -77,7 +80,21 @@ int show_files(const CommArguments& arguments) {
   return 0;
 }
 
+int draw(const CommArguments& arguments) {
+  KEEL_CHECK(arguments.collectives.size() == 1, "--draw shows one collective, and ", arguments.collectives.size(),
+             " are named");
+  draw_schedule({.collective = arguments.collectives.front(),
+                 .algorithm = arguments.draw,
+                 .out = arguments.out,
+                 .ranks = arguments.ranks,
+                 .ranks_per_node = arguments.ranks_per_node,
+                 .root = arguments.root});
+  return 0;
+}
+
 int run(const Call& call, const CommArguments& arguments) {
+  if (!arguments.draw.empty()) return draw(arguments);
+  KEEL_CHECK(arguments.out.empty(), "--out is where --draw writes; --json, --csv and --plot name their own files");
   if (!arguments.compare.empty()) return compare_files(arguments.compare, arguments.width());
   if (!arguments.from.empty()) return show_files(arguments);
   KEEL_CHECK(arguments.predict.empty(), "--predict needs what was measured: --from FILE, which --json wrote");
@@ -140,6 +157,9 @@ std::vector<Option> options_of(CommArguments& arguments) {
       {"--json", "FILE", &arguments.json, "Write all that was measured."},
       {"--csv", "FILE", &arguments.csv, "The records alone, a line each."},
       {"--plot", "FILE", &arguments.plot, "Draw time and bus bandwidth over size, as SVG."},
+      {"--draw", "ALGORITHM", &arguments.draw,
+       "Measure nothing; write who sends what when, and in which order it is added, as a page to look at."},
+      {"--out", "FILE.html", &arguments.out, "With --draw: where the page goes; without it ALGORITHM.html."},
       {"--from", "FILE", &arguments.from, "Measure nothing; show, plot or convert what --json wrote."},
       {"--predict",
        "RANKS",

@@ -27,6 +27,7 @@ struct CommArguments {
   LinkArguments network;
   std::string late, corrupt;
   std::string json, csv, plot;
+  std::string draw, out;
   int ranks = 1;
   bool threads = false;
   std::vector<std::string> from;

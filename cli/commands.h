@@ -20,6 +20,7 @@ Command tokenizer_command();
 Command data_command();
 Command plan_command();
 Command plot_command();
+Command show_command();
 Command schedule_command();
 Command tasks_command();
 Command models_command();

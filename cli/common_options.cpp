@@ -41,6 +41,12 @@ Config read_configuration(const std::string& file, const Words& changes, bool sp
   return config;
 }
 
+bool assume_precision(Config& config) {
+  if (config.strategy.precision != Strategy::Precision::automatic) return false;
+  config.strategy.precision = Strategy::Precision::bf16;
+  return true;
+}
+
 Option deepspeed_file(FilesBeside* beside) {
   return {"--deepspeed-config-file", "FILE", &beside->deepspeed,
           "DeepSpeed's JSON, read beside the configuration, which it may not contradict."};

@@ -27,6 +27,9 @@ Option overrides(Words* variable);
 Config read_configuration(const std::string& file, const Words& changes, bool speaks = true,
                           const FilesBeside& beside = {});
 
+// `auto` asks a processor how fast it is; a plan does not know which one, and takes bf16. Returns whether it was auto.
+bool assume_precision(Config& config);
+
 // --deepspeed_config_file and --config_file, as other launchers have them.
 Option deepspeed_file(FilesBeside* beside);
 Option accelerate_file(FilesBeside* beside);

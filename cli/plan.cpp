@@ -22,6 +22,7 @@
 #include "machine.h"
 #include "program_keys.h"
 #include "step_trace.h"
+#include "table.h"
 
 namespace keel::cli {
 namespace {
@@ -63,13 +64,6 @@ struct PlanArguments {
   FilesBeside beside;
 };
 
-// 1234567 as "1,234,567".
-std::string grouped(std::int64_t number) {
-  std::string text = std::to_string(number);
-  for (std::size_t at = text.size(); at > 3; at -= 3) text.insert(at - 3, 1, ',');
-  return text;
-}
-
 std::string size_or_dash(std::int64_t bytes) { return bytes == 0 ? "-" : binary_size(static_cast<double>(bytes)); }
 
 // One strategy, and what it needs.
@@ -80,13 +74,6 @@ struct Row {
   // Of an optimizer that transforms matrices: by their owners, and by everyone.
   std::optional<RankPlan> dealt = {}, by_everyone = {};
 };
-
-// `auto` asks a processor how fast it is; a plan does not know which one.
-bool decide_precision(Config& config) {
-  if (config.strategy.precision != Strategy::Precision::automatic) return false;
-  config.strategy.precision = Strategy::Precision::bf16;
-  return true;
-}
 
 std::vector<Row> plan_rows(Config config, const StackModels& models, int ranks, bool all_stages) {
   using Stage = Strategy::Stage;
@@ -335,14 +322,14 @@ void run(PlanArguments arguments) {
   arguments.beside.ranks = ranks;
   Config config = read_configuration(arguments.config, arguments.overrides, true, arguments.beside);
   measure_by_data(config);
-  const bool chose_precision = decide_precision(config);
+  const bool chose_precision = assume_precision(config);
   const std::unique_ptr<TaskBase> task = make_task(config);
   const StackModels models(*task);
   const ModelSize size = measure_model(models);
   const std::vector<Row> rows = plan_rows(config, models, ranks, arguments.strategy.empty());
   std::optional<Comparison> measured;
   if (auto found = read_measured_run(config.run, program_keys())) {
-    decide_precision(found->config);
+    assume_precision(found->config);
     // A run on a processor has offloaded nothing, whatever its strategy is called.
     const RankPlan plan = plan_run(found->config, *make_task(found->config), found->ranks, found->optimizer > 0);
     measured = Comparison{std::move(*found), plan};

@@ -40,6 +40,7 @@ constexpr Listed kCommands[] = {
     {data_command, "keel data train.jsonl", "what is in it: fields, lengths, first rows"},
     {plan_command, "keel plan c.yaml -N 64", "memory and traffic of each stage, before anything runs"},
     {plot_command, "keel plot runs/mine runs/other", "loss, learning rate, gradient norm and speed, as curves"},
+    {show_command, "keel show runs/mine", "a step of a run that recorded one: memory, time and bytes, as a page"},
     {schedule_command, "keel schedule c.yaml", "the learning rate of every step, as a curve"},
     {tasks_command, "keel tasks language", "what can be learnt, and the keys that say how"},
     {models_command, "keel models", "which architectures there are"},

@@ -22,6 +22,13 @@ std::vector<bool> chosen(const std::vector<TableColumn>& columns, int gap, int w
 
 }  // namespace
 
+std::string grouped(std::int64_t number) {
+  std::string text = std::to_string(number);
+  const std::size_t first = number < 0 ? 1 : 0;
+  for (std::size_t at = text.size(); at > 3 + first; at -= 3) text.insert(at - 3, 1, ',');
+  return text;
+}
+
 std::vector<bool> columns_that_fit(std::span<const ColumnWish> columns, int width) {
   std::vector<bool> fits(columns.size(), false);
   std::set<int> ranks;

@@ -1,12 +1,16 @@
 #pragma once
 // Tables that fit a terminal: what matters most is shown, and the rest where there is room.
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace keel::cli {
+
+// 1234567 as "1,234,567".
+std::string grouped(std::int64_t number);
 
 struct TableColumn {
   std::string above, head;  // two lines of headings, the first of which may be empty

@@ -52,10 +52,25 @@ Allocator::~Allocator() {
   trim();
 }
 
-void Allocator::count(std::size_t bytes, Purpose purpose, bool added) {
+void Allocator::count(const void* block, std::size_t bytes, Purpose purpose, bool added) {
   for (MemoryCount* counter : {&counters_.by_purpose[static_cast<std::size_t>(purpose)], &counters_.total}) {
     counter->current = added ? counter->current + bytes : counter->current - bytes;
     if (counter->current > counter->peak) counter->peak = counter->current;
+  }
+  if (watcher_ != nullptr) [[unlikely]] {
+    const auto change = static_cast<std::int64_t>(bytes);
+    watcher_->changed(block, added ? change : -change, purpose);
+  }
+}
+
+void Allocator::watch(MemoryWatcher* watcher) {
+  const std::lock_guard lock(mutex_);
+  watcher_ = watcher;
+  if (watcher == nullptr) return;
+  for (int i = 0; i < kPurposeCount; ++i) {
+    const auto purpose = static_cast<Purpose>(i);
+    if (const std::size_t bytes = counters_[purpose].current; bytes > 0)
+      watcher->changed(nullptr, static_cast<std::int64_t>(bytes), purpose);
   }
 }
 
@@ -68,7 +83,7 @@ void* Allocator::allocate(std::size_t bytes, Purpose purpose, const Stream& stre
     if (const auto found = cached_.find({stream.native(), size}); found != cached_.end() && !found->second.empty()) {
       void* memory = found->second.back();
       found->second.pop_back();
-      count(bytes, purpose, true);
+      count(memory, bytes, purpose, true);
       api_->allow_access(memory, bytes, size, stream.native());
       return memory;
     }
@@ -83,7 +98,7 @@ void* Allocator::allocate(std::size_t bytes, Purpose purpose, const Stream& stre
                              "; ", in_use_by_purpose(report()), api_->free_memory()));
   const std::lock_guard lock(mutex_);
   counters_.reserved += size;
-  count(bytes, purpose, true);
+  count(memory, bytes, purpose, true);
   api_->allow_access(memory, bytes, size, stream.native());
   return memory;
 }
@@ -101,7 +116,7 @@ void Allocator::release(void* memory, std::size_t bytes, Purpose purpose, const 
   } catch (const std::exception&) { settled = false; }  // a device that failed, or a stream that is recorded
   const std::lock_guard lock(mutex_);
   const std::size_t size = block_size(bytes);
-  count(bytes, purpose, false);
+  count(memory, bytes, purpose, false);
   if (!settled) {
     unsettled_.emplace_back(memory, size);
     return;
@@ -129,12 +144,12 @@ void Allocator::take_back_lent() {
 
 void Allocator::count_adopted(std::size_t bytes, Purpose purpose) {
   const std::lock_guard lock(mutex_);
-  count(bytes, purpose, true);
+  count(nullptr, bytes, purpose, true);
 }
 
 void Allocator::forget_adopted(std::size_t bytes, Purpose purpose) {
   const std::lock_guard lock(mutex_);
-  count(bytes, purpose, false);
+  count(nullptr, bytes, purpose, false);
 }
 
 MemoryReport Allocator::report() const {

@@ -35,6 +35,15 @@ struct MemoryReport {
   const MemoryCount& operator[](Purpose purpose) const { return by_purpose[static_cast<std::size_t>(purpose)]; }
 };
 
+// Is told of each change of what an allocator counts, under its lock: it may not call the allocator.
+class MemoryWatcher {
+ public:
+  virtual ~MemoryWatcher() = default;
+  // `block`: where it begins, as release() will name it; null for memory of others. `bytes`: negative where they are
+  // given back.
+  virtual void changed(const void* block, std::int64_t bytes, Purpose purpose) noexcept = 0;
+};
+
 // A thread-safe caching allocator: a training step asks for the same sizes again and again, so
 // released blocks are kept by size and handed out without asking the system (and without new
 // page faults). Blocks are aligned to 64 bytes at least, large ones of the processor to 2 MiB pages.
@@ -61,6 +70,8 @@ class Allocator {
   void forget_adopted(std::size_t bytes, Purpose purpose);
 
   MemoryReport report() const;
+  // From now on tells `watcher`, first what each purpose has now; null: nobody any more.
+  void watch(MemoryWatcher* watcher);
   void reset_peaks();
   // Gives every cached block that no device still works on back to the system.
   void trim();
@@ -79,7 +90,7 @@ class Allocator {
     std::size_t size;
     std::vector<Event> events;
   };
-  void count(std::size_t bytes, Purpose purpose, bool added);
+  void count(const void* block, std::size_t bytes, Purpose purpose, bool added);
   void take_back_lent();
 
   std::shared_ptr<DeviceApi> api_;
@@ -90,6 +101,7 @@ class Allocator {
   std::vector<std::pair<void*, std::size_t>> unsettled_;  // no event could be recorded for their users
   std::unordered_map<void*, int> held_;                   // by stream: how often
   MemoryReport counters_;
+  MemoryWatcher* watcher_ = nullptr;
 };
 
 }  // namespace keel

@@ -2,6 +2,7 @@
 // The time that something took.
 
 #include <chrono>
+#include <cstdint>
 
 #include "keel/runtime/language.h"
 
@@ -13,6 +14,10 @@ inline double milliseconds_now() {
 }
 inline double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+inline std::int64_t microseconds_now() {
+  return std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
 }
 
 // Adds the milliseconds from here to the end of the scope to a sum.

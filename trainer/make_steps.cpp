@@ -23,7 +23,8 @@ std::unique_ptr<RunSteps> make_steps(const StepsSite& site, const StepCurves& cu
                                                             .unit = std::string(site.task.unit()),
                                                             .rate_factor = site.rate_factor,
                                                             .after_pass = [&stacks] { stacks.release_frozen(); },
-                                                            .watcher = site.watcher},
+                                                            .watcher = site.watcher,
+                                                            .trace = &stacks.trace()},
                                          step);
   return std::make_unique<TrainingSteps>(TrainingSteps::Parts{.model = stacks.main().model(),
                                                               .loss = stacks.loss(),
@@ -38,7 +39,8 @@ std::unique_ptr<RunSteps> make_steps(const StepsSite& site, const StepCurves& cu
                                                               .workers = workers,
                                                               .unit = std::string(site.task.unit()),
                                                               .safe = config.safe_steps,
-                                                              .watcher = site.watcher},
+                                                              .watcher = site.watcher,
+                                                              .trace = &stacks.trace()},
                                          step);
 }
 

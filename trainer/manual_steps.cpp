@@ -204,6 +204,8 @@ void ManualSteps::update(std::string_view stack) {
         trained.accumulated == 0 ? "" : " that is the last one (last = true)");
   if (parts_.watcher != nullptr) parts_.watcher->before_optimizer_step();
   Sharded& engine = trained.stack->engine();
+  std::optional<TraceScope> span;
+  if (parts_.trace != nullptr) parts_.trace->begin_span(span, "update");
   trained.updates.push_back(
       {engine.step(scaled(make_curves(trained.rates, step_, engine.context()), parts_.rate_factor)), trained.pass});
   if (parts_.watcher != nullptr) parts_.watcher->after_optimizer_step();

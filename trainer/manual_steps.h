@@ -14,6 +14,7 @@
 #include "keel/tasks/manual_task.h"
 #include "keel/trainer/learning_rate.h"
 #include "keel/trainer/run_steps.h"
+#include "keel/trainer/run_trace.h"
 #include "keel/trainer/stack.h"
 #include "keel/trainer/step_loader.h"
 #include "keel/trainer/step_loss.h"
@@ -36,6 +37,7 @@ class ManualSteps final : public RunSteps, private ManualStep {
     double rate_factor = 1;
     std::function<void()> after_pass = {};  // of each micro-batch
     StepWatcher* watcher = nullptr;         // outlives this; null: nobody is told
+    RunTrace* trace = nullptr;              // likewise
   };
   // Goes on after `step` steps.
   ManualSteps(const Parts& parts, std::int64_t step);

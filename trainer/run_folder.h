@@ -49,6 +49,9 @@ class RunFolder {
   std::string trace() const { return path_ + "/trace.json"; }
   // Of one rank alone.
   std::string trace_of(int rank) const { return concat(path_, "/trace.", rank, ".json"); }
+  // What memory each rank had when, in the same window (keel/trainer/memory_trace.h).
+  std::string memory() const { return path_ + "/memory.json"; }
+  std::string memory_of(int rank) const { return concat(path_, "/memory.", rank, ".json"); }
   // What keeps other sessions out while one writes here.
   std::string lock() const { return path_ + "/lock"; }
   // What a rank had to say.

@@ -83,7 +83,8 @@ RunStacks::RunStacks(const Site& site, const std::optional<Checkpoint>& resume)
   for (const auto& stack : stacks_->trained()) tell_once(LogLevel::warning, stack->warning());
   for (const std::string& note : site.task.notes()) tell_once(LogLevel::warning, note);
   for (const auto& stack : stacks_->trained()) tell_once(LogLevel::info, stack->note());
-  for (const StackModel& model : models_.trained()) trace_->watch(*model.module);
+  for (std::size_t i = 0; i < models_.trained().size(); ++i)
+    trace_->watch(*models_.trained()[i].module, stacks_->trained()[i]->engine());
 }
 
 void RunStacks::tell_once(LogLevel level, const std::string& words) {

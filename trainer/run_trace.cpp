@@ -3,7 +3,9 @@
 #include <algorithm>
 
 #include "keel/dist/comm/agreement.h"
+#include "keel/dist/parallel/unit_split.h"
 #include "keel/runtime/file.h"
+#include "keel/trainer/memory_trace.h"
 
 namespace keel {
 
@@ -17,19 +19,38 @@ RunTrace::RunTrace(Communicator& engine_ranks, const Config& config)
   traced_.emplace(engine_ranks, *trace_);
 }
 
-void RunTrace::watch(Module& model) {
-  if (trace_) modules_.push_back(std::make_unique<TracedModules>(model, *trace_));
+void RunTrace::watch(Module& model, const Sharded& engine) {
+  if (!trace_) return;
+  modules_.push_back(std::make_unique<TracedModules>(model, *trace_));
+  context_ = engine.context();
+  const std::string& name = engine.options().name;
+  for (std::size_t i = 0; i < engine.units().size(); ++i)
+    trace_->name_subject(engine.options().first_subject + static_cast<int>(i),
+                         concat(name, name.empty() ? "" : ": ", name_of_unit(engine.units()[i]->layout())));
 }
 
 void RunTrace::begin(std::int64_t step) {
   before_ = start_ > 0 ? start_ - 1 : step + 1;
   last_ = before_ + steps_;
   if (step >= last_) modules_.clear();
+  else if (!modules_.empty() && step >= before_) begin_window();
+}
+
+void RunTrace::begin_window() {
+  trace_->clear();
+  memory_.emplace(plain_.rank());
+  memory_->begin(context_->allocator());
+  step_begins_ = Trace::now();
 }
 
 std::string RunTrace::finish_step(std::int64_t step, Communicator& ranks, const RunFolder& folder) {
-  if (modules_.empty()) return "";
-  if (step <= before_) trace_->clear();
+  if (modules_.empty() || step < before_) return "";
+  if (step == before_) {
+    begin_window();
+    return "";
+  }
+  trace_->add(TraceRow::compute, concat("step ", step), step_begins_);
+  step_begins_ = Trace::now();
   return step < last_ ? "" : write(ranks, folder);
 }
 
@@ -39,14 +60,24 @@ std::string RunTrace::finish(std::int64_t step, Communicator& ranks, const RunFo
 
 std::string RunTrace::write(Communicator& ranks, const RunFolder& folder) {
   modules_.clear();
-  const std::vector<TraceSpan> all = by_rank_ ? std::vector<TraceSpan>() : gather_trace(*trace_, ranks);
+  memory_->end();
+  const std::int64_t dropped = trace_->dropped() + memory_->dropped();
+  const std::size_t kept = trace_->spans().size() + memory_->changes().size();
+  const auto write_both = [&](std::span<const TraceSpan> spans, std::span<const MemoryChange> changes,
+                              const std::string& trace, const std::string& memory) {
+    write_text_file(trace, chrome_trace(spans));
+    write_text_file(memory, memory_trace(changes, start_of(spans), memory_->dropped()).dump() + "\n");
+  };
+  const Recording all = by_rank_ ? Recording() : gather_recording(*trace_, memory_->changes(), ranks);
   together(ranks, [&] {
-    if (by_rank_) write_text_file(folder.trace_of(ranks.rank()), chrome_trace(trace_->spans()));
-    else if (ranks.rank() == 0) write_text_file(folder.trace(), chrome_trace(all));
+    const int rank = ranks.rank();
+    if (by_rank_) write_both(trace_->spans(), memory_->changes(), folder.trace_of(rank), folder.memory_of(rank));
+    else if (rank == 0) write_both(all.spans, all.memory, folder.trace(), folder.memory());
   });
-  if (trace_->dropped() == 0) return "";
-  return concat("the trace has the first ", trace_->spans().size(), " spans of its steps, and not the ",
-                trace_->dropped(), " after them; record fewer steps");
+  memory_.reset();
+  if (dropped == 0) return "";
+  return concat("the trace has the first ", kept, " spans and changes of memory of its steps, and not the ", dropped,
+                " after them; record fewer steps");
 }
 
 }  // namespace keel

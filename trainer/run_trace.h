@@ -1,5 +1,6 @@
 #pragma once
-// The trace of some steps of a run: of all ranks in one file, or of each in one of its own.
+// What ranks do in some steps of a run, and the memory that they have: of all ranks in one file, or of each in one of
+// its own.
 
 #include <cstdint>
 #include <memory>
@@ -8,7 +9,9 @@
 #include <vector>
 
 #include "keel/dist/comm/trace.h"
+#include "keel/dist/parallel/sharded.h"
 #include "keel/dist/parallel/trace_modules.h"
+#include "keel/runtime/memory_log.h"
 #include "keel/trainer/config.h"
 #include "keel/trainer/run_folder.h"
 
@@ -22,8 +25,12 @@ class RunTrace {
 
   // The communicator for the engine, which records what passes.
   Communicator& ranks() { return traced_ ? *traced_ : plain_; }
-  // Once the model's engine has been made; several models come one after the other.
-  void watch(Module& model);
+  // Several models come one after the other. The engine outlives this.
+  void watch(Module& model, const Sharded& engine);
+  // Begins a span of computing that this does not see, if a step is recorded.
+  void begin_span(std::optional<TraceScope>& span, std::string_view name) {
+    if (!modules_.empty()) span.emplace(*trace_, TraceRow::compute, name);
+  }
   // The session begins after so many steps.
   void begin(std::int64_t step);
   // After each step; writes when the last one to record is over. Every rank calls it. Returns what is to be told;
@@ -33,6 +40,7 @@ class RunTrace {
   std::string finish(std::int64_t step, Communicator& ranks, const RunFolder& folder);
 
  private:
+  void begin_window();
   std::string write(Communicator& ranks, const RunFolder& folder);
 
   Communicator& plain_;
@@ -42,6 +50,9 @@ class RunTrace {
   std::optional<Trace> trace_;
   std::optional<TracedCommunicator> traced_;
   std::vector<std::unique_ptr<TracedModules>> modules_;  // none: nothing is recorded any more
+  std::optional<Context> context_;                       // of the engines
+  std::optional<MemoryLog> memory_;
+  std::int64_t step_begins_ = 0;  // microseconds
 };
 
 }  // namespace keel

@@ -74,7 +74,8 @@ RankPlan PlannedStack::plan(int rank) const {
 }
 
 std::vector<TraceNode> PlannedStack::trace(int rank, std::int64_t tokens) const {
-  return trace_step(layout_, *optimizer_, options_, ranks_, rank, tokens);
+  return trace_step(layout_, *optimizer_, options_, ranks_, rank, tokens,
+                    find_algorithm_name(config_.sharding.algorithm).algorithm);
 }
 
 namespace {

@@ -76,6 +76,8 @@ TrainingSteps::Turn TrainingSteps::next(StepFlags flags) {
     if (!context_.stream().is_asynchronous())
       told.emplace(parts_.ranks, note_of(pending, flags), sums_of(pending), virtual_ranks_);
     tell([](StepWatcher& watcher) { watcher.before_optimizer_step(); });
+    std::optional<TraceScope> span;
+    if (parts_.trace != nullptr) parts_.trace->begin_span(span, "update");
     pending.result = parts_.engine.step(parts_.curves);
   }
   ++step_;

@@ -14,6 +14,7 @@
 #include "keel/trainer/assembly.h"
 #include "keel/trainer/micro_step.h"
 #include "keel/trainer/run_steps.h"
+#include "keel/trainer/run_trace.h"
 #include "keel/trainer/step_loader.h"
 
 namespace keel {
@@ -35,6 +36,7 @@ class TrainingSteps final : public RunSteps {
     std::string unit = std::string(kRowWeight);  // the weight that StepOutcome::units counts
     bool safe = false;                           // what finds no memory is tried again, on a rank alone
     StepWatcher* watcher = nullptr;              // outlives this; null: nobody is told
+    RunTrace* trace = nullptr;                   // likewise
   };
 
   // Goes on after `step` steps. Steps may have different numbers of rows, and fewer than there are ranks: a micro-batch

@@ -64,6 +64,10 @@ class BackgroundOperation final : public Operation {
     const auto lock = background_->lock();
     work_.wait();
   }
+  std::optional<std::int64_t> sent() const override {
+    const auto lock = background_->lock();
+    return work_.sent();
+  }
 
  private:
   std::shared_ptr<Background> background_;

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -65,6 +66,8 @@ class Operation {
   virtual bool advance() = 0;
   // Blocks until advance() would be true, or orders the current stream behind it.
   virtual void wait() = 0;
+  // Bytes that this rank has sent for it so far; nothing where the communicator counts them before begin() returns.
+  virtual std::optional<std::int64_t> sent() const { return std::nullopt; }
 };
 
 // The caller's side of a collective. Copies share it; an empty one has finished. Tensors that take part must not be
@@ -78,6 +81,8 @@ class Work {
   void wait() const {
     if (operation_ != nullptr) operation_->wait();
   }
+  // As Operation::sent().
+  std::optional<std::int64_t> sent() const { return operation_ != nullptr ? operation_->sent() : std::nullopt; }
 
  private:
   std::shared_ptr<Operation> operation_;

@@ -146,7 +146,7 @@ class MessageOperation : public GroupOperation {
       const Tensor piece = at(send.piece);
       messages.push_back({group_->transport->send(send.peer, data_tag_, piece.raw(), piece.bytes()), send.peer, false});
       messages.back().message->keep(memory_);
-      group_->count_sent(send.peer, static_cast<std::int64_t>(piece.bytes()));
+      sent_ += group_->count_sent(send.peer, static_cast<std::int64_t>(piece.bytes()));
     }
   }
   void combine_all(const Step& step) {

@@ -132,7 +132,7 @@ class NodeOperation : public GroupOperation {
   }
 
   // What the algorithm of messages would send.
-  void count_traffic() const {
+  void count_traffic() {
     const auto elements = [&]() -> std::int64_t {
       if (traits_of(collective_.kind).has_root) return group_->schedule_of(collective_)->elements_sent();
       std::int64_t sent = 0;
@@ -140,7 +140,8 @@ class NodeOperation : public GroupOperation {
         if (r != rank()) sent += parts_.given(rank(), r).count();
       return collective_.kind == CollectiveKind::all_reduce ? sent + own_shard().count() * (n() - 1) : sent;
     };
-    group_->traffic.inside_node += elements() * static_cast<std::int64_t>(element_);
+    sent_ = elements() * static_cast<std::int64_t>(element_);
+    group_->traffic.inside_node += sent_;
   }
 
   // Every rank brings all that it gives; whoever gets a sum adds it alone.

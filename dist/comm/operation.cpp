@@ -57,10 +57,11 @@ void Group::fail(const std::string& reason) noexcept {
   if (transport) transport->fail(reason);
 }
 
-void Group::count_sent(int peer, std::int64_t bytes) {
+std::int64_t Group::count_sent(int peer, std::int64_t bytes) {
   const std::vector<int>& node = options.nodes;
   const bool near = node[static_cast<std::size_t>(peer)] == node[static_cast<std::size_t>(rank())];
   (near ? traffic.inside_node : traffic.between_nodes) += bytes;
+  return bytes;
 }
 
 std::string Group::describe(const Collective& collective, std::uint32_t number) const {

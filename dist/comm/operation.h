@@ -59,7 +59,8 @@ struct Group {
   // But for one, which advances itself. Throws what the first operation that fails throws.
   void advance_all(const GroupOperation* but = nullptr);
   void fail(const std::string& reason) noexcept;
-  void count_sent(int peer, std::int64_t bytes);
+  // Returns the bytes.
+  std::int64_t count_sent(int peer, std::int64_t bytes);
   int name() const { return names[static_cast<std::size_t>(rank())]; }
   // "all_reduce of 8 f32 (sum) (collective number 5, step 57)".
   std::string describe(const Collective& collective, std::uint32_t number) const;
@@ -75,6 +76,7 @@ class GroupOperation : public Operation {
  public:
   bool advance() final;
   void wait() final;
+  std::optional<std::int64_t> sent() const final { return sent_; }
   // Called where the communicator is destroyed: whoever still waits gets an Error.
   void abandon();
   const Collective& collective() const { return collective_; }
@@ -96,6 +98,7 @@ class GroupOperation : public Operation {
   std::shared_ptr<Group> group_;
   Collective collective_;     // its tensors have one dimension
   std::uint32_t number_ = 0;  // for messages
+  std::int64_t sent_ = 0;     // bytes
 
  private:
   // advance() without its checks.

@@ -40,11 +40,14 @@ class Staged {
 
   bool is_message() const { return device_.kind == CollectiveKind::send || device_.kind == CollectiveKind::receive; }
   bool has_begun() const { return begun_; }
+  std::optional<std::int64_t> sent() const { return finished_ ? sent_ : work_.sent(); }
   bool has_travelled() const { return begun_ && work_.has_finished(); }
 
   void finish() {
     if (std::exchange(finished_, true)) return;
-    std::exchange(work_, {}).wait();
+    work_.wait();
+    sent_ = work_.sent();
+    work_ = {};
     if (output_.defined())
       kernels::copy_into(device_.output, transfer(output_, device_.output.context(), Purpose::bucket));
     device_ = {};
@@ -56,6 +59,7 @@ class Staged {
   HostCopy input_;
   Tensor output_;  // of the processor
   Work work_;
+  std::optional<std::int64_t> sent_;
   bool begun_ = false, finished_ = false;
 };
 
@@ -95,6 +99,7 @@ class StagedOperation final : public Operation {
     queue_->begin_all_until(staged_.get());
     staged_->finish();
   }
+  std::optional<std::int64_t> sent() const override { return staged_->sent(); }
 
  private:
   std::shared_ptr<StagedQueue> queue_;

@@ -6,32 +6,39 @@
 #include <cstring>
 #include <map>
 #include <numeric>
+#include <type_traits>
 #include <utility>
 
 #include "keel/dist/comm/exchange.h"
+#include "keel/runtime/stopwatch.h"
 
 namespace keel {
 namespace {
 
-// "reduce_scatter 12": the number is the subject, of which an engine has one for each unit.
-std::string_view write_name(const Collective& collective, std::span<char> buffer) {
+// "reduce_scatter h.3", or "reduce_scatter 12" of a subject without a name. An engine has one for each unit.
+std::string_view write_name(const Collective& collective, const Trace& trace, std::span<char> buffer) {
   const std::string_view kind = name_of(collective.kind);
   char* end = std::copy(kind.begin(), kind.end(), buffer.data());
   if (collective.subject != 0) {
     *end++ = ' ';
-    end = std::to_chars(end, buffer.data() + buffer.size(), collective.subject).ptr;
+    char* const last = buffer.data() + buffer.size();
+    if (const std::string_view name = trace.name_of(collective.subject); name.empty())
+      end = std::to_chars(end, last, collective.subject).ptr;
+    else end = std::copy_n(name.begin(), std::min<std::ptrdiff_t>(std::ssize(name), last - end), end);
   }
   return {buffer.data(), end};
 }
 
 class TracedOperation : public Operation {
  public:
-  TracedOperation(Work work, Trace& trace, const Collective& collective, std::int64_t begin)
+  // `sent`: bytes that the communicator counted before it returned.
+  TracedOperation(Work work, Trace& trace, const Collective& collective, std::int64_t begin, std::int64_t sent)
       : work_(std::move(work)),
         trace_(trace),
-        name_length_(write_name(collective, name_).size()),
+        name_length_(write_name(collective, trace, name_).size()),
         begin_(begin),
-        bytes_(collective.count() * static_cast<std::int64_t>(size_of(collective.dtype()))) {}
+        bytes_(collective.count() * static_cast<std::int64_t>(size_of(collective.dtype()))),
+        sent_(sent) {}
 
   bool advance() override {
     if (!is_over_ && work_.has_finished()) finish();
@@ -49,14 +56,14 @@ class TracedOperation : public Operation {
   std::string_view name() const { return {name_.data(), name_length_}; }
   void finish() {
     is_over_ = true;
-    trace_.add(TraceRow::communication, name(), begin_, bytes_);
+    trace_.add(TraceRow::communication, name(), begin_, bytes_, work_.sent().value_or(sent_));
   }
 
   Work work_;
   Trace& trace_;
-  std::array<char, 32> name_;
+  std::array<char, sizeof TraceSpan::text> name_;
   std::size_t name_length_;
-  std::int64_t begin_, bytes_;
+  std::int64_t begin_, bytes_, sent_;
   bool is_over_ = false;
 };
 
@@ -125,6 +132,35 @@ std::vector<int> lines_of(std::span<const TraceSpan> spans) {
 // Chrome's thread: one for each row, and behind them the further lines of communication.
 int thread_of(TraceRow row, int line) { return line == 0 ? static_cast<int>(row) : kTraceRows - 1 + line; }
 
+// What all ranks have, on rank 0; nothing elsewhere. `place` is told whose each is.
+template <class Record, class Place>
+std::vector<Record> gather(std::span<const Record> own, Communicator& communicator, const Place& place) {
+  static_assert(std::is_trivially_copyable_v<Record>);
+  const std::vector<std::int64_t> counts = gather_values(communicator, std::ssize(own));
+  const Context host = Context::create({.threads = 1});
+  const auto room_for = [&](std::int64_t count) {
+    return empty(host, {count * static_cast<std::int64_t>(sizeof(Record))}, DType::u8);
+  };
+  if (communicator.rank() != 0) {
+    if (own.empty()) return {};
+    const Tensor bytes = room_for(std::ssize(own));
+    std::memcpy(bytes.raw(), own.data(), bytes.bytes());
+    communicator.send(bytes, 0).wait();
+    return {};
+  }
+  std::vector<Record> all(own.begin(), own.end());
+  for (std::size_t rank = 1; rank < counts.size(); ++rank) {
+    if (counts[rank] == 0) continue;
+    const Tensor bytes = room_for(counts[rank]);
+    communicator.receive(bytes, static_cast<int>(rank)).wait();
+    const std::size_t first = all.size();
+    all.resize(first + static_cast<std::size_t>(counts[rank]));
+    std::memcpy(static_cast<void*>(&all[first]), bytes.raw(), bytes.bytes());
+    for (std::size_t i = first; i < all.size(); ++i) place(rank, all[i]);
+  }
+  return all;
+}
+
 }  // namespace
 
 std::string_view name_of(TraceRow row) {
@@ -133,24 +169,26 @@ std::string_view name_of(TraceRow row) {
 }
 
 TraceSpan make_span(int rank, TraceRow row, std::string_view name, std::int64_t begin, std::int64_t end,
-                    std::int64_t bytes) {
-  TraceSpan span{.begin = begin, .end = end, .bytes = bytes, .rank = rank, .row = row};
+                    std::int64_t bytes, std::int64_t sent) {
+  TraceSpan span{.begin = begin, .end = end, .bytes = bytes, .sent = sent, .rank = rank, .row = row};
   std::copy_n(name.begin(), std::min(name.size(), sizeof span.text - 1), span.text);
   return span;
 }
 
 Trace::Trace(int rank, std::size_t capacity) : rank_(rank) { spans_.reserve(capacity); }
 
-std::int64_t Trace::now() {
-  return std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now().time_since_epoch())
-      .count();
+std::int64_t Trace::now() { return microseconds_now(); }
+
+std::string_view Trace::name_of(int subject) const {
+  const auto found = subjects_.find(subject);
+  return found == subjects_.end() ? std::string_view() : found->second;
 }
 
-void Trace::add(TraceRow row, std::string_view name, std::int64_t begin, std::int64_t bytes) {
+void Trace::add(TraceRow row, std::string_view name, std::int64_t begin, std::int64_t bytes, std::int64_t sent) {
   const std::int64_t end = now();
   if (row == TraceRow::waiting) waited_ += end - begin;
   if (spans_.size() == spans_.capacity()) ++dropped_;
-  else spans_.push_back(make_span(rank_, row, name, begin, end, bytes));
+  else spans_.push_back(make_span(rank_, row, name, begin, end, bytes, sent));
 }
 
 void Trace::clear() {
@@ -159,55 +197,46 @@ void Trace::clear() {
 }
 
 Work TracedCommunicator::begin(const Collective& collective) {
-  const std::int64_t begin = Trace::now();
+  const std::int64_t begin = Trace::now(), before = inner_.traffic().sent();
   Work work = inner_.begin(collective);
-  return Work(std::make_shared<TracedOperation>(std::move(work), trace_, collective, begin));
+  const std::int64_t sent = inner_.traffic().sent() - before;
+  return Work(std::make_shared<TracedOperation>(std::move(work), trace_, collective, begin, sent));
 }
 
 std::unique_ptr<Communicator> TracedCommunicator::split(int color, int key) {
   return std::make_unique<TracedGroup>(inner_.split(color, key), trace_);
 }
 
-std::vector<TraceSpan> gather_trace(const Trace& trace, Communicator& communicator) {
-  const std::vector<TraceSpan> own(trace.spans().begin(), trace.spans().end());
-  const std::vector<std::int64_t> counts = gather_values(communicator, static_cast<std::int64_t>(own.size()));
+Recording gather_recording(const Trace& trace, std::span<const MemoryChange> memory, Communicator& communicator) {
   communicator.barrier();
   const std::vector<std::int64_t> clocks = gather_values(communicator, Trace::now());
-  const Context host = Context::create({.threads = 1});
-  const auto bytes_of = [](std::int64_t count) { return count * static_cast<std::int64_t>(sizeof(TraceSpan)); };
+  std::vector<std::int64_t> ahead(clocks.size(), 0);  // of rank 0's clock
+  for (std::size_t rank = 0; rank < clocks.size(); ++rank)
+    if (communicator.nodes()[rank] != communicator.nodes()[0]) ahead[rank] = clocks[rank] - clocks[0];
+  return {.spans = gather<TraceSpan>(trace.spans(), communicator,
+                                     [&](std::size_t rank, TraceSpan& span) {
+                                       span.begin -= ahead[rank];
+                                       span.end -= ahead[rank];
+                                     }),
+          .memory = gather<MemoryChange>(memory, communicator,
+                                         [&](std::size_t rank, MemoryChange& change) { change.time -= ahead[rank]; })};
+}
 
-  std::vector<TraceSpan> all;
-  if (communicator.rank() != 0) {
-    if (own.empty()) return all;
-    const Tensor bytes = empty(host, {bytes_of(counts[static_cast<std::size_t>(communicator.rank())])}, DType::u8);
-    std::memcpy(bytes.raw(), own.data(), bytes.bytes());
-    communicator.send(bytes, 0).wait();
-    return all;
-  }
-  all = own;
-  for (std::size_t rank = 1; rank < counts.size(); ++rank) {
-    if (counts[rank] == 0) continue;
-    const Tensor bytes = empty(host, {bytes_of(counts[rank])}, DType::u8);
-    communicator.receive(bytes, static_cast<int>(rank)).wait();
-    std::vector<TraceSpan> theirs(static_cast<std::size_t>(counts[rank]));
-    std::memcpy(theirs.data(), bytes.raw(), bytes.bytes());
-    const bool is_near = communicator.nodes()[rank] == communicator.nodes()[0];
-    for (TraceSpan& span : theirs) {
-      const std::int64_t ahead = is_near ? 0 : clocks[rank] - clocks[0];
-      span.begin -= ahead;
-      span.end -= ahead;
-      all.push_back(span);
-    }
-  }
-  return all;
+std::vector<TraceSpan> gather_trace(const Trace& trace, Communicator& communicator) {
+  return gather_recording(trace, {}, communicator).spans;
+}
+
+std::int64_t start_of(std::span<const TraceSpan> spans) {
+  std::int64_t start = INT64_MAX;
+  for (const TraceSpan& span : spans) start = std::min(start, span.begin);
+  return start;
 }
 
 std::string chrome_trace(std::span<const TraceSpan> spans) {
   const std::vector<int> lines = lines_of(spans);
-  std::int64_t start = INT64_MAX;
+  const std::int64_t start = start_of(spans);
   std::map<int, int> last_line;  // of each rank's communication
   for (std::size_t i = 0; i < spans.size(); ++i) {
-    start = std::min(start, spans[i].begin);
     int& last = last_line[spans[i].rank];
     last = std::max(last, lines[i]);
   }
@@ -226,7 +255,7 @@ std::string chrome_trace(std::span<const TraceSpan> spans) {
     append_quoted(text, span.name());
     text += concat(",\"ph\":\"X\",\"pid\":", span.rank, ",\"tid\":", thread_of(span.row, lines[i]),
                    ",\"ts\":", span.begin - start, ",\"dur\":", span.end - span.begin);
-    if (span.bytes != 0) text += concat(",\"args\":{\"bytes\":", span.bytes, '}');
+    if (span.bytes != 0) text += concat(",\"args\":{\"bytes\":", span.bytes, ",\"sent\":", span.sent, '}');
     text += "},\n";
   }
   if (text.ends_with(",\n")) text.erase(text.size() - 2, 1);

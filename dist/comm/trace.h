@@ -5,14 +5,15 @@
 // quotient of two sums, and what it misses can be seen in the trace (chrome_trace(); chrome://tracing and
 // ui.perfetto.dev open it).
 
-#include <chrono>
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "keel/dist/comm/decorators.h"
+#include "keel/runtime/memory_log.h"
 
 namespace keel {
 
@@ -24,16 +25,17 @@ std::string_view name_of(TraceRow row);
 struct TraceSpan {
   std::int64_t begin = 0, end = 0;  // microseconds of the steady clock
   std::int64_t bytes = 0;           // of a collective's tensor; 0: none
+  std::int64_t sent = 0;            // bytes that this rank has sent for it
   std::int32_t rank = 0;
   TraceRow row = TraceRow::compute;
-  char text[35] = {};  // ends with a zero; longer names are cut
+  char text[43] = {};  // ends with a zero; longer names are cut
 
   std::string_view name() const { return text; }
 };
-static_assert(sizeof(TraceSpan) == 64);
+static_assert(sizeof(TraceSpan) == 80);
 
 TraceSpan make_span(int rank, TraceRow row, std::string_view name, std::int64_t begin, std::int64_t end,
-                    std::int64_t bytes = 0);
+                    std::int64_t bytes = 0, std::int64_t sent = 0);
 
 // One rank's spans, in the order in which they ended. For one thread at a time.
 class Trace {
@@ -43,7 +45,11 @@ class Trace {
 
   static std::int64_t now();  // microseconds
   // From `begin` to now.
-  void add(TraceRow row, std::string_view name, std::int64_t begin, std::int64_t bytes = 0);
+  void add(TraceRow row, std::string_view name, std::int64_t begin, std::int64_t bytes = 0, std::int64_t sent = 0);
+  // What collectives of this subject (Collective::subject) are about: "reduce_scatter h.3" instead of "... 4".
+  void name_subject(int subject, std::string name) { subjects_[subject] = std::move(name); }
+  // Empty: it has no name.
+  std::string_view name_of(int subject) const;
 
   int rank() const { return rank_; }
   std::span<const TraceSpan> spans() const { return spans_; }
@@ -55,6 +61,7 @@ class Trace {
  private:
   int rank_;
   std::vector<TraceSpan> spans_;
+  std::map<int, std::string> subjects_;
   std::int64_t dropped_ = 0, waited_ = 0;
 };
 
@@ -87,9 +94,17 @@ class TracedCommunicator : public CommunicatorDecorator {
   Trace& trace_;
 };
 
-// All ranks' spans on rank 0, nothing elsewhere; every rank calls it. Clocks of other nodes are set by a barrier, which
-// is as exact as that is quick; ranks of rank 0's node share its clock.
+// All ranks' spans and changes of memory on rank 0, nothing elsewhere; every rank calls it. Clocks of other nodes are
+// set by a barrier, which is as exact as that is quick; ranks of rank 0's node share its clock.
+struct Recording {
+  std::vector<TraceSpan> spans;
+  std::vector<MemoryChange> memory;
+};
+Recording gather_recording(const Trace& trace, std::span<const MemoryChange> memory, Communicator& communicator);
 std::vector<TraceSpan> gather_trace(const Trace& trace, Communicator& communicator);
+
+// When the first of the spans begins, from which chrome_trace() counts; INT64_MAX where there is none.
+std::int64_t start_of(std::span<const TraceSpan> spans);
 
 // Chrome's trace event format, JSON: a process for each rank and in it a thread for each row, "X" events, times from
 // the first span on. (Duan, "Trace Event Format", 2016.)

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "keel/dist/comm/algorithms.h"
+#include "keel/dist/parallel/bytes_sent.h"
 #include "keel/dist/parallel/engine_rules.h"
 #include "keel/dist/parallel/file_plan.h"
 #include "keel/dist/parallel/memory_peaks.h"
@@ -15,40 +15,6 @@
 
 namespace keel {
 namespace {
-
-// One rank of a group, and the elements that it sends for a collective of `count` of them.
-class Sender {
- public:
-  Sender(std::string_view algorithm, int ranks, int rank)
-      : algorithm_(find_algorithm(algorithm)), shape_{.rank = rank, .size = ranks} {}
-
-  std::int64_t bytes(const PlannedCollective& c) const {
-    const bool has_counts = c.of_matrices && c.kind == CollectiveKind::all_to_all;
-    return c.times * c.width * (has_counts ? c.count - c.stays : elements(c.kind, c.count));
-  }
-  std::int64_t elements(CollectiveKind kind, std::int64_t count) const {
-    const std::int64_t own = part({0, count}, shape_.size, shape_.rank).count();
-    const bool is_direct = algorithm_.name == "direct";  // whose formula is quicker than its schedule
-    switch (kind) {
-      case CollectiveKind::all_to_all: return count - own;
-      case CollectiveKind::reduce_scatter: return is_direct ? count - own : sent(algorithm_.reduce_scatter, count);
-      case CollectiveKind::all_gather: return is_direct ? (shape_.size - 1) * own : sent(algorithm_.all_gather, count);
-      case CollectiveKind::all_reduce:  // first to whoever adds a part, then that to all
-        return is_direct ? count - own + (shape_.size - 1) * own : sent(algorithm_.all_reduce, count);
-      default: throw Error(concat("a step has no ", name_of(kind)), ErrorKind::internal);
-    }
-  }
-
- private:
-  std::int64_t sent(Schedule (*write)(const CollectiveShape&), std::int64_t count) const {
-    CollectiveShape shape = shape_;
-    shape.count = count;
-    return write(shape).elements_sent();
-  }
-
-  const Algorithm& algorithm_;
-  CollectiveShape shape_;
-};
 
 // Numbers that an optimizer measures in a step.
 std::int64_t measured_sums(std::span<const FlatBuffer> layout, const Optimizer& optimizer) {
@@ -96,17 +62,6 @@ std::int64_t count_parameters(const FlatBuffer& buffer, Span among) {
     count += std::max<std::int64_t>(
         0, std::min(segment.offset + segment.numel, among.end) - std::max(segment.offset, among.begin));
   return count;
-}
-
-// A rank on an axis.
-Sender sender_on(Axis axis, std::string_view algorithm, const RankPlace& place, int rank) {
-  switch (axis) {
-    case Axis::replicas: return {algorithm, place.groups, rank / place.ranks};
-    case Axis::inside: return {algorithm, place.subgroup, place.rank % place.subgroup};
-    case Axis::across: return {algorithm, place.ranks / place.subgroup, place.rank / place.subgroup};
-    case Axis::shards: break;
-  }
-  return {algorithm, place.ranks, place.rank};
 }
 
 // What a unit's parameters are gathered by in a step, so many times where they are gathered at all. Those of a frozen

@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "keel/dist/parallel/bytes_sent.h"
 #include "keel/dist/parallel/step_walk.h"
 
 namespace keel {
@@ -172,7 +173,8 @@ class Tracer {
 }  // namespace
 
 std::vector<TraceNode> trace_step(std::span<const FlatBuffer> layout, const Optimizer& optimizer,
-                                  const ShardedOptions& options, int ranks, int rank, std::int64_t tokens) {
+                                  const ShardedOptions& options, int ranks, int rank, std::int64_t tokens,
+                                  std::string_view algorithm) {
   const RankPlace place = check_planned(layout, optimizer, options, ranks, rank);
   const std::vector<UnitSplit> units = split_units(layout, options, place);
   Tracer tracer(layout, units, tokens);
@@ -180,7 +182,11 @@ std::vector<TraceNode> trace_step(std::span<const FlatBuffer> layout, const Opti
   if (const auto deal = plan_matrices(layout, optimizer, options, place.ranks))
     tracer.transform(*deal, optimizer, place.rank);
   tracer.update(ranks > 1);
-  return tracer.take();
+  std::vector<TraceNode> nodes = tracer.take();
+  for (TraceNode& node : nodes)
+    if (node.kind == Kind::collective)
+      node.sent = sender_on(node.collective.axis, algorithm, place, rank).bytes(node.collective);
+  return nodes;
 }
 
 }  // namespace keel

@@ -20,6 +20,7 @@ struct TraceNode {
   // other.
   std::vector<std::size_t> needs = {}, follows = {};
   PlannedCollective collective = {};  // of kind collective, once
+  std::int64_t sent = 0;              // bytes that the rank sends for it
   // For kind compute. `operations`: two for each token and number of a matrix, and four backward; attention between
   // tokens is not counted. `bytes`: of the parameters that it reads.
   std::int64_t operations = 0, bytes = 0;
@@ -28,8 +29,10 @@ struct TraceNode {
 // A step after the first, in the order in which the rank asks: gathers ahead of the passes that need them, reductions
 // after the passes that complete gradients, the update, and the parameters that are sent after it. With an optimizer
 // that needs a closure it is one evaluation. It leaves out messages of a few bytes (TrafficPlan::control), copies of an
-// offloaded optimizer, and activations. `layout` and errors are those of plan_rank(); `tokens` is for a micro-batch.
+// offloaded optimizer, and activations. `layout`, `algorithm` and errors are those of plan_rank(); `tokens` is for a
+// micro-batch.
 std::vector<TraceNode> trace_step(std::span<const FlatBuffer> layout, const Optimizer& optimizer,
-                                  const ShardedOptions& options, int ranks, int rank, std::int64_t tokens);
+                                  const ShardedOptions& options, int ranks, int rank, std::int64_t tokens,
+                                  std::string_view algorithm = "direct");
 
 }  // namespace keel

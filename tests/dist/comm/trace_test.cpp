@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "keel/dist/comm/schedule.h"
 #include "tests/dist/comm/ranks.h"
 #include "tests/support.h"
 
@@ -59,12 +60,12 @@ TEST(Trace, CountsTimeOnceWhereCollectivesAreUnderWayTogether) {
 TEST(Trace, DropsAndCountsWhatItHasNoRoomFor) {
   Trace trace(3, 2);
   const TraceSpan* memory = trace.spans().data();
-  for (int i = 0; i < 5; ++i) trace.add(kWaiting, "a name that is longer than the thirty-four bytes of a span", 0);
+  for (int i = 0; i < 5; ++i) trace.add(kWaiting, "a name that is longer than the forty-two bytes of a span", 0);
   EXPECT_EQ(trace.spans().size(), 2u);
   EXPECT_EQ(trace.spans().data(), memory);
   EXPECT_EQ(trace.dropped(), 3);
   EXPECT_GT(trace.waited(), 4 * trace.spans()[0].end);
-  EXPECT_EQ(trace.spans()[0].name(), "a name that is longer than the thi");
+  EXPECT_EQ(trace.spans()[0].name(), "a name that is longer than the forty-two b");
   EXPECT_EQ(trace.spans()[0].rank, 3);
   trace.clear();
   EXPECT_EQ(trace.spans().size() + static_cast<std::size_t>(trace.dropped() + trace.waited()), 0u);
@@ -157,6 +158,39 @@ TEST(Trace, RecordsGroupsThatAreSplitOff) {
   });
 }
 
+// Several at once, whose messages mix: each knows its own.
+TEST(Trace, HasTheBytesThatEachCollectiveSent) {
+  for (const int ranks : {2, 3}) {
+    if (!testing::has_ranks(ranks)) continue;
+    testing::on_ranks(ranks, [&](Communicator& direct) {
+      Trace trace(direct.rank());
+      trace.name_subject(5, "h.0");
+      TracedCommunicator comm(direct, trace);
+      const std::int64_t before = comm.traffic().sent();
+      const Context& host = testing::context(1);
+      const std::int64_t n = 12'000;
+      const Tensor whole = zeros(host, {n}, DType::f32), other = zeros(host, {n}, DType::f32),
+                   gathered = zeros(host, {n}, DType::f32);
+      const Span own = part({0, n}, ranks, comm.rank());
+      const Tensor shard = zeros(host, {own.count()}, DType::f32), mine = zeros(host, {own.count()}, DType::f32);
+      const Work reducing = comm.reduce_scatter(whole, shard, CombineOp::sum, 5);
+      const Work gathering = comm.all_gather(mine, gathered, 6);
+      const Work summing = comm.all_reduce(other);
+      for (const Work* work : {&summing, &gathering, &reducing}) work->wait();
+      std::map<std::string, std::int64_t> sent;
+      std::int64_t sum = 0;
+      for (const TraceSpan& span : of_row(trace.spans(), kCommunication)) {
+        sent[std::string(span.name())] += span.sent;
+        sum += span.sent;
+      }
+      EXPECT_EQ(sum, comm.traffic().sent() - before);
+      EXPECT_EQ(sent.at("reduce_scatter h.0"), 4 * (n - own.count()));
+      EXPECT_EQ(sent.at("all_gather 6"), 4 * (ranks - 1) * own.count());
+      EXPECT_EQ(sent.at("all_reduce"), 4 * (n - own.count() + (ranks - 1) * own.count()));
+    });
+  }
+}
+
 TEST(Trace, OfAllRanksComesTogetherOnTheFirst) {
   for (const int ranks : {1, 2, 3}) {
     if (!testing::has_ranks(ranks)) continue;
@@ -181,6 +215,21 @@ TEST(Trace, OfAllRanksComesTogetherOnTheFirst) {
                 all.size() + 4 * static_cast<std::size_t>(ranks - 1));
     });
   }
+}
+
+TEST(Trace, BringsChangesOfMemoryTogetherToo) {
+  KEEL_NEEDS_RANKS(3);
+  testing::on_ranks(3, [](Communicator& comm) {
+    const Trace trace(comm.rank());
+    std::vector<MemoryChange> own;
+    for (int i = 0; i < comm.rank(); ++i)
+      own.push_back({.time = i, .bytes = 10 * comm.rank() + i, .block = 7, .rank = comm.rank()});
+    const Recording all = gather_recording(trace, own, comm);
+    EXPECT_TRUE(all.spans.empty());
+    std::vector<std::int64_t> bytes;
+    for (const MemoryChange& change : all.memory) bytes.push_back(change.bytes);
+    EXPECT_EQ(bytes, comm.rank() == 0 ? (std::vector<std::int64_t>{10, 20, 21}) : std::vector<std::int64_t>());
+  });
 }
 
 // Ranks of another node have another clock: their spans are moved by what a barrier shows.
