@@ -215,8 +215,8 @@ std::vector<SchemaRow> own_rows() {
                "such share.",
                "peak_flops|device_peak_flops"}),
       ignored({"log.trace", KEEL_FIELD(log.trace), "0", between(0, 10000), kAlways,
-               "Steps, from a session's second on, whose computing and communication go to trace.json, on one clock "
-               "for all ranks (chrome://tracing, Perfetto).",
+               "Steps, from a session's second on, whose computing, communication and memory go to trace.json and "
+               "memory.json, on one clock for all ranks (keel show, chrome://tracing, Perfetto).",
                "profiler"}),
       ignored({"log.memory_growth", KEEL_FIELD(log.memory_growth), "100", at_least(0), kAlways,
                "Memory that grows over three times so many steps, epochs or parts of the run, from each to the next, "
@@ -224,9 +224,9 @@ std::vector<SchemaRow> own_rows() {
                "memory it is; 0: nobody looks.",
                "garbage_check|leak_check"}),
       ignored({"profile.steps", KEEL_FIELD(profile.steps), "0", between(0, 10000), kAlways,
-               "A window of steps, epochs or a part of the run, whose computing and communication each rank writes "
-               "into a file of its own, "
-               "trace.RANK.json, as log.trace does into one; 0: no window."}),
+               "A window of steps, epochs or a part of the run, whose computing, communication and memory each rank "
+               "writes into files of its own, trace.RANK.json and memory.RANK.json, as log.trace does into one for "
+               "all; 0: no window."}),
       ignored({"profile.start", KEEL_FIELD(profile.start), "2", at_least(1), kProfiles,
                "The first step of the window, in steps, epochs or a part of the run. A session that begins inside it "
                "records the rest."}),

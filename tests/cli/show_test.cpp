@@ -1,0 +1,108 @@
+// `keel show`: what it says of a recorded step is what the allocator and the engine counted.
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "cli/step_record.h"
+#include "keel/runtime/json.h"
+#include "tests/cli/sandbox.h"
+
+namespace keel::cli {
+namespace {
+
+using testing::Outcome;
+using testing::Sandbox;
+
+constexpr const char* kRun =
+    " run=seen steps=3 log.every=1 eval.every=0 checkpoint.every=0 scheduler.warmup=0 batch.global=12 batch.micro=3";
+
+// A record of metrics.jsonl that has the key.
+Json record_with(const std::string& text, const std::string& key, std::int64_t step = -1) {
+  std::size_t begin = 0;
+  while (begin < text.size()) {
+    const std::size_t end = text.find('\n', begin);
+    const Json record = Json::parse(text.substr(begin, end - begin));
+    if (record.contains(key) && (step < 0 || record.at("step").integer() == step)) return record;
+    begin = end + 1;
+  }
+  throw Error(concat("no record has ", key));
+}
+
+TEST(ShowCommand, ThePeakIsTheAllocatorsAndTheBytesAreTheEngines) {
+  for (const char* const strategy : {"zero3-fp32", "zero2-bf16", "ddp-fp32"}) {
+    SCOPED_TRACE(strategy);
+    const Sandbox sandbox;
+    const Outcome trained = sandbox.keel(concat("launch -N 2 --threads ", KEEL_SOURCE_DIR,
+                                                "/tests/cli/small.yaml strategy=", strategy, kRun, " log.trace=1"));
+    ASSERT_EQ(trained.code, 0) << trained.err;
+    const Outcome shown = sandbox.keel("show seen --json");
+    ASSERT_EQ(shown.code, 0) << shown.err;
+    const Json told = Json::parse(shown.out);
+    EXPECT_EQ(told.at("step").integer(), 2);
+    ASSERT_EQ(told.at("ranks").items().size(), 2u);
+    const std::string metrics = sandbox.read("seen/metrics.jsonl");
+    for (const Json& rank : told.at("ranks").items()) {
+      std::int64_t alive = 0;
+      for (const Json& group : rank.at("alive").items()) alive += group.at("bytes").integer();
+      EXPECT_EQ(alive, rank.at("peak_bytes").integer());
+      EXPECT_GT(alive, 0);
+    }
+    EXPECT_EQ(told.at("ranks").items()[0].at("sent_bytes_of_units").integer(),
+              record_with(metrics, "sent_bytes", 2).at("sent_bytes").integer());
+    const Outcome page = sandbox.keel("show seen --out page.html");
+    ASSERT_EQ(page.code, 0) << page.err;
+    const std::string html = sandbox.read("page.html");
+    EXPECT_NE(html.find("\"step\":2"), std::string::npos);
+    EXPECT_EQ(html.find("/*"), std::string::npos) << "a place that was not filled";
+  }
+}
+
+TEST(ShowCommand, FollowsBlocksFromTheirBeginningToTheirEnd) {
+  StepRecord record{.step = 7, .begin = 100, .end = 200, .purposes = {"parameter", "activation"}, .ranks = {}};
+  RecordedRank rank{.rank = 0, .spans = {}, .changes = {}};
+  rank.spans = {{0, 100, 200, "step 7", 0, 0},
+                {0, 110, 150, "forward", 0, 0},
+                {0, 120, 130, "forward h.0", 0, 0},
+                {1, 130, 140, "all_gather h.0", 64, 48},
+                {1, 140, 150, "all_reduce", 8, 8}};
+  rank.changes = {{0, 1000, 0, 0},   {125, 50, 1, 1}, {135, 7, 1, 2}, {140, -50, 1, 1},
+                  {145, -100, 0, 0}, {150, 40, 1, 3}, {190, -7, 1, 2}};
+  const StepPeak peak = peak_of(record, rank);
+  EXPECT_EQ(peak.bytes, 1057);
+  EXPECT_EQ(peak.time, 135);
+  ASSERT_EQ(peak.alive.size(), 3u);
+  EXPECT_EQ(peak.alive[0].since, "before the step");
+  EXPECT_EQ(peak.alive[1].since, "forward h.0");
+  EXPECT_EQ(peak.alive[1].bytes, 50);
+  EXPECT_EQ(peak.alive[1].blocks, 1);
+  EXPECT_EQ(peak.alive[2].since, "forward");
+  EXPECT_EQ(sent_in(record, rank).of_units, 48);
+  EXPECT_EQ(sent_in(record, rank).all, 56);
+}
+
+TEST(ShowCommand, APeakBeforeTheStepIsNotOfIt) {
+  StepRecord record{.step = 2, .begin = 100, .end = 200, .purposes = {"parameter"}, .ranks = {}};
+  RecordedRank rank{.rank = 0, .spans = {}, .changes = {{0, 1000, 0, 0}, {50, 500, 0, 1}, {60, -500, 0, 1}}};
+  EXPECT_EQ(peak_of(record, rank).bytes, 1000);
+  EXPECT_EQ(peak_of(record, rank).time, 100);
+}
+
+TEST(ShowCommand, SaysHowAStepIsRecorded) {
+  const Sandbox sandbox;
+  std::filesystem::create_directories(sandbox / "empty");
+  const Outcome none = sandbox.keel("show empty");
+  EXPECT_EQ(none.code, 2);
+  EXPECT_NE(none.err.find("log.trace=1"), std::string::npos) << none.err;
+  EXPECT_NE(sandbox.keel("show nowhere").err.find("not the folder of a run"), std::string::npos);
+  const Outcome trained =
+      sandbox.keel(concat("train ", KEEL_SOURCE_DIR, "/tests/cli/small.yaml", kRun, " profile={start: 2, steps: 2}"));
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  EXPECT_EQ(Json::parse(sandbox.keel("show seen --step 3 --json").out).at("step").integer(), 3);
+  const Outcome other = sandbox.keel("show seen --step 9");
+  EXPECT_EQ(other.code, 2);
+  EXPECT_NE(other.err.find("steps 2 to 3"), std::string::npos) << other.err;
+}
+
+}  // namespace
+}  // namespace keel::cli
