@@ -13,7 +13,7 @@
 namespace keel::cli {
 namespace {
 
-constexpr int kMostRanks = 32;       // that can be told apart
+constexpr int kMostDrawn = 32;       // that can be told apart
 constexpr std::int64_t kOfEach = 1;  // elements of a shard
 
 int root_of(const std::string& text) {
@@ -27,7 +27,7 @@ int root_of(const std::string& text) {
 }  // namespace
 
 void draw_schedule(const DrawWish& wish) {
-  KEEL_CHECK(wish.ranks >= 2 && wish.ranks <= kMostRanks, "--draw shows 2 to ", kMostRanks, " ranks, and -N is ",
+  KEEL_CHECK(wish.ranks >= 2 && wish.ranks <= kMostDrawn, "--draw shows 2 to ", kMostDrawn, " ranks, and -N is ",
              wish.ranks);
   const Play played =
       play(wish.collective, wish.algorithm, wish.ranks, kOfEach * wish.ranks, root_of(wish.root), wish.ranks_per_node);

@@ -53,7 +53,7 @@ struct StepPeak {
 };
 StepPeak peak_of(const StepRecord& record, const RecordedRank& rank);
 
-// Bytes that a rank sent in the step: of collectives of units, and of all.
+// Bytes that a rank sent for collectives that it asked for in the step: those of units, and all.
 struct StepSent {
   std::int64_t of_units = 0, all = 0;
 };

@@ -37,6 +37,7 @@ void RunTrace::begin(std::int64_t step) {
 }
 
 void RunTrace::begin_window() {
+  trace_->settle();
   trace_->clear();
   memory_.emplace(plain_.rank());
   memory_->begin(context_->allocator());
@@ -44,7 +45,7 @@ void RunTrace::begin_window() {
 }
 
 std::string RunTrace::finish_step(std::int64_t step, Communicator& ranks, const RunFolder& folder) {
-  if (modules_.empty() || step < before_) return "";
+  if (modules_.empty() || step < before_) return "";  // spans before the window are forgotten when it begins
   if (step == before_) {
     begin_window();
     return "";
@@ -59,6 +60,7 @@ std::string RunTrace::finish(std::int64_t step, Communicator& ranks, const RunFo
 }
 
 std::string RunTrace::write(Communicator& ranks, const RunFolder& folder) {
+  trace_->settle();
   modules_.clear();
   memory_->end();
   const std::int64_t dropped = trace_->dropped() + memory_->dropped();

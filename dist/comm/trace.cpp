@@ -191,6 +191,17 @@ void Trace::add(TraceRow row, std::string_view name, std::int64_t begin, std::in
   else spans_.push_back(make_span(rank_, row, name, begin, end, bytes, sent));
 }
 
+void Trace::note(const std::shared_ptr<Operation>& collective) {
+  if (under_way_.size() == under_way_.capacity())
+    std::erase_if(under_way_, [](const std::weak_ptr<Operation>& each) { return each.expired(); });
+  under_way_.push_back(collective);
+}
+
+void Trace::settle() {
+  for (const std::weak_ptr<Operation>& each : std::exchange(under_way_, {}))
+    if (const std::shared_ptr<Operation> collective = each.lock()) collective->wait();
+}
+
 void Trace::clear() {
   spans_.clear();
   dropped_ = waited_ = 0;
@@ -200,7 +211,9 @@ Work TracedCommunicator::begin(const Collective& collective) {
   const std::int64_t begin = Trace::now(), before = inner_.traffic().sent();
   Work work = inner_.begin(collective);
   const std::int64_t sent = inner_.traffic().sent() - before;
-  return Work(std::make_shared<TracedOperation>(std::move(work), trace_, collective, begin, sent));
+  auto operation = std::make_shared<TracedOperation>(std::move(work), trace_, collective, begin, sent);
+  trace_.note(operation);
+  return Work(std::move(operation));
 }
 
 std::unique_ptr<Communicator> TracedCommunicator::split(int color, int key) {

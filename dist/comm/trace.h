@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -54,6 +55,10 @@ class Trace {
   int rank() const { return rank_; }
   std::span<const TraceSpan> spans() const { return spans_; }
   std::int64_t dropped() const { return dropped_; }
+  // A collective that is recorded when its end is seen.
+  void note(const std::shared_ptr<Operation>& collective);
+  // Waits for those that were noted, so that all that were asked for are recorded. Every rank calls it.
+  void settle();
   // Microseconds of all waits so far, those of dropped spans included: its growth is a step's exposed communication.
   std::int64_t waited() const { return waited_; }
   void clear();
@@ -62,6 +67,7 @@ class Trace {
   int rank_;
   std::vector<TraceSpan> spans_;
   std::map<int, std::string> subjects_;
+  std::vector<std::weak_ptr<Operation>> under_way_;
   std::int64_t dropped_ = 0, waited_ = 0;
 };
 

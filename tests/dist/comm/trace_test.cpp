@@ -191,6 +191,24 @@ TEST(Trace, HasTheBytesThatEachCollectiveSent) {
   }
 }
 
+TEST(Trace, SettlesWhatIsUnderWay) {
+  KEEL_NEEDS_RANKS(2);
+  testing::on_ranks(2, [](Communicator& direct) {
+    Trace trace(direct.rank());
+    TracedCommunicator comm(direct, trace);
+    const Tensor x = zeros(testing::context(1), {1000}, DType::f32), y = zeros(testing::context(1), {1000}, DType::f32);
+    const Work first = comm.all_reduce(x), second = comm.all_reduce(y);
+    comm.all_reduce(zeros(testing::context(1), {8}, DType::f32));  // nobody waits for it
+    trace.settle();
+    EXPECT_GE(of_row(trace.spans(), kCommunication).size(), 2u);
+    EXPECT_TRUE(first.has_finished() && second.has_finished());
+    const std::size_t before = trace.spans().size();
+    trace.settle();
+    EXPECT_EQ(trace.spans().size(), before);
+    comm.barrier();
+  });
+}
+
 TEST(Trace, OfAllRanksComesTogetherOnTheFirst) {
   for (const int ranks : {1, 2, 3}) {
     if (!testing::has_ranks(ranks)) continue;
