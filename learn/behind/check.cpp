@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <exception>
 #include <limits>
+#include <new>
 #include <random>
 
 namespace learn {
@@ -48,9 +49,9 @@ std::string found(const std::function<void()>& body) {
   try {
     body();
     return {};
-  } catch (const Wrong& fault) { return fault.what; } catch (const std::exception& error) {
-    return error.what();
-  }
+  } catch (const Wrong& fault) { return fault.what; } catch (const std::bad_alloc&) {
+    return "It asked for more memory than there is for it.";
+  } catch (const std::exception& error) { return error.what(); }
 }
 
 }  // namespace
