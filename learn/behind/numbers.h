@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -22,8 +23,8 @@ double slope(const F& f, double x, double step = 1e-3) {
 }
 
 // The derivatives of `loss`, which reads `numbers`, with respect to each of them.
-template <class F>
-std::vector<double> slopes(std::vector<double>& numbers, const F& loss, double step = 1e-3) {
+inline std::vector<double> slopes(std::vector<double>& numbers, const std::function<double()>& loss,
+                                  double step = 1e-3) {
   std::vector<double> found;
   for (double& number : numbers) {
     const double kept = number;

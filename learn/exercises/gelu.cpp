@@ -10,7 +10,7 @@
 //
 //   dx[i] = dy[i] times the derivative of y[i] with respect to x[i]
 //
-// (The other form has erf in place of tanh. Its derivative differs in the third digit.)
+// (The other form has erf in place of tanh. Its derivative differs by up to 0.0009.)
 //
 // Write gelu_backward(). x, dy and dx have the same size. dx is overwritten. To read afterwards: GeluTanh in
 // kernels/unary_functors.h, which is keel's.
