@@ -108,8 +108,10 @@ void Written::expect_whole(std::string_view name) const {
       wrong("{}[{}] was written, and {} has only {} numbers.", name, size_ + i, name, size_);
   }
   if (std::ranges::all_of(read(), [](float x) { return std::bit_cast<std::uint32_t>(x) == kUnwritten; }))
-    wrong("Nothing was written to {} yet. It has {} {} for you to compute.", name, size_,
-          size_ == 1 ? "number" : "numbers");
+    wrong(
+        "Nothing was written to {} yet. It has {} {} for you to compute. (What you add to, as by +=, has to "
+        "be set first.)",
+        name, size_, size_ == 1 ? "number" : "numbers");
   for (std::int64_t i = 0; i < size_; ++i)
     if (std::isnan((*this)[i]))
       wrong("{}[{}] of {} is NaN: it was never written, or computed from something that is no number.", name,
@@ -124,6 +126,8 @@ std::vector<float> draw(std::int64_t count, std::uint64_t seed, double low, doub
     x = static_cast<float>(low + (high - low) * static_cast<double>(engine() >> 11) * 0x1p-53);
   return numbers;
 }
+
+std::string shown(float x) { return std::isnan(x) ? "NaN" : fmt::format("{:.8g}", x); }
 
 std::int64_t first_apart(std::span<const float> got, std::span<const double> expected, double tolerance) {
   double largest = 1;
@@ -140,8 +144,8 @@ void expect_near(std::string_view name, std::span<const float> got, std::span<co
   const std::int64_t i = first_apart(got, expected, tolerance);
   if (i < 0) return;
   const auto at = static_cast<std::size_t>(i);
-  wrong("{}[{}] is {}, and {:.8g} was expected.{}{}", name, i, got[at], expected[at], why.empty() ? "" : "\n",
-        why);
+  wrong("{}[{}] is {}, and {:.8g} was expected.{}{}", name, i, shown(got[at]), expected[at],
+        why.empty() ? "" : "\n", why);
 }
 
 }  // namespace learn

@@ -83,7 +83,7 @@ inline void expect_numbers(std::string_view name, std::int64_t columns, std::spa
   const std::string place =
       columns > 0 ? fmt::format("[{}][{}]", i / columns, i % columns) : fmt::format("[{}]", i);
   const auto at = static_cast<std::size_t>(i);
-  std::string what = fmt::format("{}{} is {:.8g}, and {:.8g} was expected{}{}.", name, place, got[at],
+  std::string what = fmt::format("{}{} is {}, and {:.8g} was expected{}{}.", name, place, shown(got[at]),
                                  expected[at], given.empty() ? "" : ": ", given);
   for (const Mistake& mistake : mistakes)
     if (first_apart(got, mistake.gives, tolerance) < 0) {
