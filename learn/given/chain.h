@@ -34,8 +34,7 @@ class Activation {
   std::vector<float> numbers_;
   int place_ = 0;  // i: between layer i - 1 and layer i
   bool gradient_ = false;
-  std::uint64_t id_ = 0, source_ = 0;  // its own, and that of what it was computed from
-  std::uint64_t draw_ = 0;             // the random number that chose its dropout mask
+  std::uint64_t draw_ = 0;  // the random number that chose its dropout mask
 };
 
 class Chain {
@@ -66,7 +65,8 @@ class Chain {
 
  private:
   Layer& at(int layer);
-  float mask(const Activation& y, std::size_t i) const;
+  float mask(std::uint64_t draw, std::size_t i) const;
+  std::vector<float> output(const Layer& layer, const std::vector<float>& x, std::uint64_t draw) const;
 
   std::vector<Layer> layers_;
   float dropout_;

@@ -40,8 +40,7 @@ void expect_rounded(float x) {
   else if (lower == 0x8000)
     what +=
         "\nHalfway between two, the one whose last bit is 0 is asked for. Always to the larger one would "
-        "move all sums "
-        "away from 0.";
+        "move all sums away from 0.";
   else if (got == static_cast<std::uint16_t>(lower))
     what += "\nThat is the lower half of the bits. bf16 is the upper one.";
   learn::wrong(what);
@@ -53,8 +52,7 @@ void rounds_exact_ones() {
     if (got == 0 && expected != 0 && to_bf16(-x * 3) == 0)
       learn::wrong(
           "to_bf16({}) is 0, as every number so far. {} is a bf16 itself, so the upper half of its bits, "
-          "0x{:04x}, was "
-          "expected.",
+          "0x{:04x}, was expected.",
           x, x, expected);
     expect_rounded(x);
   }
@@ -85,10 +83,8 @@ void keeps_what_is_no_number() {
     if (std::isnan(value_of(got))) continue;
     learn::wrong(
         "The float of the bits 0x{:08x} is NaN, and to_bf16() of it is 0x{:04x} = {}. A loss that is no "
-        "number has to "
-        "stay visible.\nWhere only lower bits of the mantissa are set, the cut leaves an infinite number. "
-        "Where all are "
-        "set, what is added carries into the exponent and into the sign.",
+        "number has to stay visible.\nWhere only lower bits of the mantissa are set, the cut leaves an "
+        "infinite number. Where all are set, what is added carries into the exponent and into the sign.",
         bits, got, value_of(got));
   }
   expect_rounded(std::numeric_limits<float>::max());
@@ -131,12 +127,10 @@ void step_by_formula(const learn::AdamW& a, int step, const std::vector<float>& 
 const std::pair<Ways, const char*> kMistakes[] = {
     {{.corrects = false},
      "That is the step without the correction of the bias. m and v begin at 0, so after one step they are 1 "
-     "- beta of what they "
-     "average: divide them by 1 - beta^step."},
+     "- beta of what they average: divide them by 1 - beta^step."},
     {{.decoupled = false},
      "So it is if decay is added to the gradient, as Adam has it. There it is divided by sqrt(v'), too. In "
-     "AdamW decay moves the "
-     "master beside that."},
+     "AdamW decay moves the master beside that."},
     {{.decays = false}, "The term decay master is missing."},
     {{.squares = false}, "So it is if v averages |gradient| in place of gradient^2."},
     {{.keeps_corrected = true},
@@ -225,14 +219,12 @@ void small_updates_add_up() {
     if (std::abs(run.master(at) - end) > 1e-4F || run.weight(at) != value_of(nearest(end)))
       learn::wrong(
           "100 steps move a weight of {} by about 0.0001 each. After them its master is {} and its weight "
-          "{}, and about {} and "
-          "{} were expected.{}",
+          "{}, and about {} and {} were expected.{}",
           begin, run.master(at), run.weight(at), end, value_of(nearest(end)),
-          run.weight(at) == begin
-              ? "\nThe neighbours of a bf16 near 1 are 1/256 apart, or 1/128. A step of 0.0001 is less "
-                "than half of that, so a bf16 alone does not keep it: each step must begin with the "
-                "master, and leave it unrounded."
-              : "");
+          run.weight(at) == begin ? "\nThe neighbours of a bf16 near 1 are 1/256 apart, or 1/128. A step of "
+                                    "0.0001 is less than half of that, so a bf16 alone does not keep it: "
+                                    "each step must begin with the master, and leave it unrounded."
+                                  : "");
   }
 }
 

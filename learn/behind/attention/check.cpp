@@ -70,19 +70,16 @@ std::vector<learn::Mistake> mistakes(const Input& in) {
       {expected(in, {.own = false}).out, "That leaves out j = t: a position sees itself, too."},
       {expected(in, {.shrinks_out = false}).out,
        "So it is if the sum is scaled when a larger score comes, and out[t] is not: what was added to out "
-       "before the larger "
-       "score came was made with the old one, and must be multiplied by exp(old - new)."},
+       "before the larger score came was made with the old one, and must be multiplied by exp(old - new)."},
       {expected(in, {.shrinks_sum = false}).out,
        "So it is if out[t] is scaled when a larger score comes, and the sum is not: its terms were made with "
-       "the old one, "
-       "and must be multiplied by exp(old - new)."},
+       "the old one, and must be multiplied by exp(old - new)."},
       {expected(in, {.shrinks_out = false, .shrinks_sum = false}).out,
        "So it is if nothing is scaled when a larger score comes: both the sum and out[t] were made with the "
-       "old one, and "
-       "must be multiplied by exp(old - new)."},
+       "old one, and must be multiplied by exp(old - new)."},
       {expected(in, {.divides = false}).out,
-       "Those are sums of exp(score - largest) v. They have to be divided by the sum of "
-       "all exp(score - largest)."},
+       "Those are sums of exp(score - largest) v. They have to be divided by the sum of all exp(score - "
+       "largest)."},
   };
 }
 
@@ -102,12 +99,11 @@ void expect(const Input& in, bool look_at_lse = false) {
     of_sum.push_back(wanted.lse[t] - wanted.largest[t]);
     plain.push_back(std::exp(wanted.lse[t]));
   }
-  learn::expect_numbers(
-      "lse", 0, lse.read(), wanted.lse, 1e-5, in.words(),
-      {{of_sum,
-        "That is log(sum). largest was subtracted from every score of the sum, so it has to come back: "
-        "lse = largest + log(sum)."},
-       {plain, "That is the sum of exp(score) itself; its log is asked for."}});
+  learn::expect_numbers("lse", 0, lse.read(), wanted.lse, 1e-5, in.words(),
+                        {{of_sum,
+                          "That is log(sum). largest was subtracted from every score of the sum, so it has "
+                          "to come back: lse = largest + log(sum)."},
+                         {plain, "That is the sum of exp(score) itself; its log is asked for."}});
 }
 
 // Scores of one query and three keys, D = 1.
@@ -134,10 +130,8 @@ void looks_once() {
     if (turns > pairs)
       learn::wrong(
           "{}. There are {} pairs, and another row of {} was turned to {} times. One pass looks at each pair "
-          "once. "
-          "Two passes, the first time only for the largest score, compute each score twice, and load all "
-          "keys "
-          "twice from memory.",
+          "once. Two passes, the first time only for the largest score, compute each score twice, and load "
+          "all keys twice from memory.",
           in.words(), pairs, name, turns);
 }
 
@@ -156,8 +150,7 @@ void holds_no_scores() {
   if (many > few + 64)
     learn::wrong(
         "With 32 positions attention() holds {} bytes of its own, and with 256 it holds {}. It grows {}: "
-        "scores are "
-        "held. What is needed for one t is a few numbers and a row of D.",
+        "scores are held. What is needed for one t is a few numbers and a row of D.",
         few, many, many >= 32 * few ? "with the square of T" : "with T");
 }
 

@@ -120,12 +120,10 @@ const std::vector<Told>& told() {
   static const std::vector<Told> all = {
       {{.delta = Ways::Delta::kNone},
        "delta[t] is missing: dscore = p dp is not the derivative of softmax. A larger score makes all other "
-       "probabilities "
-       "of its row smaller."},
+       "probabilities of its row smaller."},
       {{.delta = Ways::Delta::kOwnTerm},
        "So it is with p(t, j) dp(t, j) in place of delta[t]. delta[t] is the same for every key of t, the "
-       "sum over all of "
-       "them."},
+       "sum over all of them."},
       {{.delta = Ways::Delta::kUnweighted}, "So it is if delta[t] is the sum of dp. It is the sum of p dp."},
       {{.scaled = false},
        "1 / sqrt(D) is missing in dq and dk: the score has it, so its derivative has it, too."},
@@ -171,10 +169,9 @@ void takes_large_scores() {
   const Forward kept = forward(learn::wide(in.q), learn::wide(in.k), learn::wide(in.v), 1);
   in.out.assign(kept.out.begin(), kept.out.end());
   in.lse.assign(kept.lse.begin(), kept.lse.end());
-  expect_near_all(
-      in, by_formula(in), Look::kAtAll,
-      "scores are (100, 99, 101). Where it is NaN, exp(score) overflows before it is divided: the difference "
-      "score - lse has to be inside of one exp()");
+  expect_near_all(in, by_formula(in), Look::kAtAll,
+                  "scores are (100, 99, 101). Where it is NaN, exp(score) overflows before it is divided: "
+                  "the difference score - lse has to be inside of one exp()");
 }
 
 std::int64_t peak(std::int64_t length) {
@@ -192,8 +189,8 @@ void holds_no_probabilities() {
   if (many > few + 64)
     learn::wrong(
         "With 32 positions attention_backward() holds {} bytes of its own, and with 256 it holds {}. It "
-        "grows {}: "
-        "probabilities are held. Compute each p(t, j) when its pair comes, and delta[t] from out[t].",
+        "grows {}: probabilities are held. Compute each p(t, j) when its pair comes, and delta[t] from "
+        "out[t].",
         few, many, many >= 32 * few ? "with the square of T" : "with T");
 }
 

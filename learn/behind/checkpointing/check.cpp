@@ -13,7 +13,6 @@ namespace {
 
 constexpr std::size_t kWidth = 8;  // numbers of an activation
 std::int64_t alive = 0, peak = 0;  // activations that are not empty
-std::uint64_t last_id = 0;
 
 void born() { peak = std::max(peak, ++alive); }
 
@@ -27,12 +26,7 @@ std::uint64_t scrambled(std::uint64_t z) {
 }  // namespace
 
 Activation::Activation(const Activation& other)
-    : numbers_(other.numbers_),
-      place_(other.place_),
-      gradient_(other.gradient_),
-      id_(other.id_),
-      source_(other.source_),
-      draw_(other.draw_) {
+    : numbers_(other.numbers_), place_(other.place_), gradient_(other.gradient_), draw_(other.draw_) {
   if (!empty()) born();
 }
 Activation::~Activation() {
@@ -42,8 +36,6 @@ void Activation::swap(Activation& other) noexcept {
   numbers_.swap(other.numbers_);
   std::swap(place_, other.place_);
   std::swap(gradient_, other.gradient_);
-  std::swap(id_, other.id_);
-  std::swap(source_, other.source_);
   std::swap(draw_, other.draw_);
 }
 
@@ -57,7 +49,6 @@ Chain::Chain(int layers, float dropout) : dropout_(dropout) {
 Activation Chain::input() {
   Activation x;
   x.numbers_ = draw(kWidth, 77);
-  x.id_ = ++last_id;
   born();
   return x;
 }
@@ -72,18 +63,25 @@ Chain::Layer& Chain::at(int layer) {
   if (layer < 0 || layer >= size())
     wrong(
         "Layer {} was asked for, and the chain has {}: 0 to {}.\nThe last segment is shorter, where the "
-        "number of layers is no "
-        "multiple of its length.",
+        "number of layers is no multiple of its length.",
         layer, size(), size() - 1);
   return layers_[static_cast<std::size_t>(layer)];
 }
 
-float Chain::mask(const Activation& y, std::size_t i) const {
-  const std::uint64_t bits = scrambled(y.draw_ * kWidth + i) >> 40;
+float Chain::mask(std::uint64_t draw, std::size_t i) const {
+  const std::uint64_t bits = scrambled(draw * kWidth + i) >> 40;
   return static_cast<float>(bits) * 0x1p-24F < dropout_ ? 0 : 1 / (1 - dropout_);
 }
 
 // y[i] = mask[i] tanh(weight x[i] + neighbour x[i + 1] + bias), around in a ring.
+std::vector<float> Chain::output(const Layer& layer, const std::vector<float>& x, std::uint64_t draw) const {
+  std::vector<float> y(kWidth);
+  for (std::size_t i = 0; i < kWidth; ++i)
+    y[i] =
+        mask(draw, i) * std::tanh(layer.weight * x[i] + layer.neighbour * x[(i + 1) % kWidth] + layer.bias);
+  return y;
+}
+
 Activation Chain::forward(int layer, const Activation& x, Random& random) {
   Layer& self = at(layer);
   if (x.empty())
@@ -94,16 +92,11 @@ Activation Chain::forward(int layer, const Activation& x, Random& random) {
           x.place_ == 0 ? std::string("x of the chain") : fmt::format("y of layer {}", x.place_ - 1),
           layer == 0 ? std::string("x of the chain") : fmt::format("y of layer {}", layer - 1));
   Activation y;
-  y.numbers_.resize(kWidth);
-  born();
   y.place_ = layer + 1;
-  y.id_ = ++last_id;
-  y.source_ = x.id_;
   y.draw_ = scrambled(random.seed) + random.next++;
   if (self.forwards++ == 0) self.first_draw = y.draw_;
-  for (std::size_t i = 0; i < kWidth; ++i)
-    y.numbers_[i] = mask(y, i) * std::tanh(self.weight * x.numbers_[i] +
-                                           self.neighbour * x.numbers_[(i + 1) % kWidth] + self.bias);
+  y.numbers_ = output(self, x.numbers_, y.draw_);
+  born();
   return y;
 }
 
@@ -120,7 +113,6 @@ Activation Chain::loss_gradient(const Activation& y) {
   born();
   dy.place_ = size();
   dy.gradient_ = true;
-  dy.id_ = ++last_id;
   return dy;
 }
 
@@ -141,12 +133,11 @@ Activation Chain::backward(int layer, const Activation& x, const Activation& y, 
   if (dropout_ > 0 && y.draw_ != self.first_draw)
     wrong(
         "Layer {} was computed once more with another random number than in the first pass, so its dropout "
-        "mask is another, "
-        "too, and the gradient is that of another function. Keep a copy of `random` from before the segment, "
-        "and begin with a "
-        "copy of that again.",
+        "mask is another, too, and the gradient is that of another function. Keep a copy of `random` from "
+        "before the segment, and begin with a copy of that again.",
         layer);
-  if (y.source_ != x.id_) wrong("backward({}) was given a y that was computed from another x.", layer);
+  if (y.numbers_ != output(self, x.numbers_, y.draw_))
+    wrong("backward({}) was given a y that was computed from another x.", layer);
   if (self.backwards++ > 0)
     wrong("backward({}) was called a second time: its weights' gradients would count twice.", layer);
   Activation dx;
@@ -154,11 +145,10 @@ Activation Chain::backward(int layer, const Activation& x, const Activation& y, 
   born();
   dx.place_ = layer;
   dx.gradient_ = true;
-  dx.id_ = ++last_id;
   for (std::size_t i = 0; i < kWidth; ++i) {
     const std::size_t next = (i + 1) % kWidth;
     const float t = std::tanh(self.weight * x.numbers_[i] + self.neighbour * x.numbers_[next] + self.bias);
-    const float inside = dy.numbers_[i] * mask(y, i) * (1 - t * t);
+    const float inside = dy.numbers_[i] * mask(y.draw_, i) * (1 - t * t);
     dx.numbers_[i] += self.weight * inside;
     dx.numbers_[next] += self.neighbour * inside;
     self.weight_gradient += inside * x.numbers_[i];
@@ -200,8 +190,7 @@ void expect_memory(int n) {
   if (learn::peak >= n)
     what +=
         "That is as many as without checkpointing: keep only what goes into each segment, and let go of a "
-        "segment's inside "
-        "when its backward is over.";
+        "segment's inside when its backward is over.";
   else
     what += fmt::format(
         "With segments of {} layers about {} inputs are kept, and as many activations are inside of one. The "
@@ -220,12 +209,10 @@ void expect_forwards(const Chain& chain) {
   const auto most = std::ranges::max_element(chain.layers(), {}, &Chain::Layer::forwards);
   const auto layer = most - chain.layers().begin();
   what += fmt::format("Layer {} was computed {} times. ", layer, most->forwards);
-  what +=
-      most->forwards > n / 2
-          ? "Each layer's input is computed from the beginning of the chain: keep the input of each segment, "
-            "and begin there."
-          : "A segment has to be computed once more as a whole, and its inside kept until it is gone back "
-            "through.";
+  what += most->forwards > n / 2 ? "Each layer's input is computed from the beginning of the chain: keep the "
+                                   "input of each segment, and begin there."
+                                 : "A segment has to be computed once more as a whole, and its inside kept "
+                                   "until it is gone back through.";
   learn::wrong(what);
 }
 
@@ -255,14 +242,12 @@ void expect(int layers, float dropout, const Bounds& bounds) {
   if (bounds.memory) expect_memory(layers);
   if (bounds.forwards) expect_forwards(chain);
   if (bounds.random && random != once)
-    learn::wrong(
-        "{} layers have drawn {} numbers, and `random` has moved on by {}. {}", layers, layers,
-        static_cast<std::int64_t>(random.next - start.next),
-        random.next < once.next
-            ? "Whoever draws next draws the numbers of this one again: let a segment that is computed once "
-              "more move a copy."
-            : "What comes next would depend on checkpointing: let a segment that is computed once more "
-              "move a copy.");
+    learn::wrong("{} layers have drawn {} numbers, and `random` has moved on by {}. {}", layers, layers,
+                 static_cast<std::int64_t>(random.next - start.next),
+                 random.next < once.next ? "Whoever draws next draws the numbers of this one again: let a "
+                                           "segment that is computed once more move a copy."
+                                         : "What comes next would depend on checkpointing: let a segment "
+                                           "that is computed once more move a copy.");
 }
 
 }  // namespace

@@ -30,12 +30,10 @@ std::vector<learn::Mistake> mistakes(const std::vector<float>& x, const std::vec
        "after y."},
       {times(dy, x, first),
        "That is dy (1 + t) / 2, where t is the tanh. y is a product, x / 2 times 1 + t, and both of its "
-       "factors depend on "
-       "x: the derivative has two terms."},
+       "factors depend on x: the derivative has two terms."},
       {times(dy, x, [&](double v) { return first(v) + v / 2 * of_tanh(v); }),
        "The derivative of tanh(u) with respect to u is 1 - tanh(u)^2, as you have it. It has to be "
-       "multiplied by the "
-       "derivative of what stands inside of tanh, r (1 + 3 c x^2)."},
+       "multiplied by the derivative of what stands inside of tanh, r (1 + 3 c x^2)."},
       {times(dy, x, [&](double v) { return first(v) + v / 2 * of_tanh(v) * kRoot; }),
        "x stands twice inside of tanh, also as c x^3. Its derivative is r (1 + 3 c x^2), and here it is r "
        "alone."},
@@ -72,8 +70,7 @@ void saturates() {
     if (std::isnan(dx.read()[i]))
       learn::wrong(
           "x[{}] is {}, and dx[{}] is NaN. An exponential of x^3 overflows, and infinite / infinite is no "
-          "number. "
-          "std::tanh() does not overflow: it is 1 or -1 there.",
+          "number. std::tanh() does not overflow: it is 1 or -1 there.",
           i, x[i], i);
   std::vector<double> expected;
   for (const float v : x) expected.push_back(v > 0 ? 2 : 0);

@@ -88,16 +88,13 @@ struct Call {
     return {
         {dx_by([](double dz, double, double, double) { return dz; }),
          "That is dz / deviation, as if the row's mean and deviation were constants. They depend on every x "
-         "of the row: two "
-         "corrections are missing."},
+         "of the row: two corrections are missing."},
         {dx_by([](double dz, double mean_dz, double, double) { return dz - mean_dz; }),
          "That has the correction by mean(dz). The way through the deviation is missing: a larger x[i] makes "
-         "the deviation "
-         "larger, and all z of the row smaller."},
+         "the deviation larger, and all z of the row smaller."},
         {dx_by([](double dz, double, double mean_dz_z, double z) { return dz - z * mean_dz_z; }),
          "That has the correction by mean(dz z). The way through the mean is missing: a larger x[i] makes "
-         "the mean larger, "
-         "and all z of the row smaller."},
+         "the mean larger, and all z of the row smaller."},
         {dx_by([](double dz, double mean_dz, double mean_dz_z, double) { return dz - mean_dz - mean_dz_z; }),
          "The second correction has lost its factor z[i]: it is mean(dz z) z[i]."},
         {dx_by([](double dz, double mean_dz, double mean_dz_z,
@@ -108,8 +105,7 @@ struct Call {
                   double z) { return dz - mean_dz - z * mean_dz_z; },
                true, false),
          "The first row is right, and those after it are not. The two means are those of one row: they must "
-         "begin at 0 in "
-         "each row."},
+         "begin at 0 in each row."},
         {dx_by([this](double dz, double mean_dz, double mean_dz_z, double z) {
            return dz - (mean_dz + z * mean_dz_z) * static_cast<double>(n);
          }),
@@ -122,8 +118,7 @@ struct Call {
     return {
         {summed(zeros, of_gain),
          "That is the sum over this call's rows. The sums begin with what dgain and dbias hold: another use "
-         "of the same "
-         "gain may have left its part there."},
+         "of the same gain may have left its part there."},
         {summed(zeros, of_gain, rows - 1),
          "That is the part of the last row alone. The sums begin with what dgain and dbias hold, and each "
          "row adds to them."},

@@ -48,11 +48,10 @@ struct Told {
 const Told kTold[] = {
     {{.wide = false},
      "So it is if the products are computed in 32 bits: then their upper halves are 0. One factor has to be "
-     "a "
-     "std::uint64_t."},
+     "a std::uint64_t."},
     {{.at_once = false},
-     "So it is if product0 is made from c0 after c0 was changed, so each round would see the new c0. "
-     "Compute both products first."},
+     "So it is if product0 is made from c0 after c0 was changed, so each round would see the new c0. Compute "
+     "both products first."},
     {{.key_first = true},
      "So it is if the key has grown before the first round. The first round takes it as it was given."},
     {{.key_grows = false}, "So it is if the key never grows. It does between two rounds."},
@@ -114,8 +113,7 @@ void is_uniform() {
     else if (got == 1)
       what +=
           "\nIt must stay below 1. A float has 24 bits: a word of 32 bits near 2^32 rounds up to 1 when it "
-          "becomes a float. "
-          "Shift it first, by 8 bits.";
+          "becomes a float. Shift it first, by 8 bits.";
     else if (std::abs(got - expected) < 0x1p-24)
       what += "\nThe lower 8 bits of the word have to go, so that all numbers are multiples of 2^-24.";
     learn::wrong(what);
@@ -142,8 +140,7 @@ void expect_dropout(std::int64_t count, std::uint64_t first, float p) {
     if (y[i] != 0 && p > 0 && y[i] == given)
       learn::wrong(
           "y[{}] is {}, as x[{}] is. What is kept has to be divided by 1 - p, here {}, so that the sum stays "
-          "the same on "
-          "the average.",
+          "the same on the average.",
           i, y[i], i, 1 - p);
     if (y[i] != 0 && std::abs(y[i] - given / (1 - p)) > 1e-5F * given)
       learn::wrong("y[{}] is {}, and x[{}] / (1 - p) = {} was expected, or 0.", i, y[i], i, given / (1 - p));
@@ -163,8 +160,7 @@ void expect_dropout(std::int64_t count, std::uint64_t first, float p) {
   else if (by_low == count)
     what +=
         "\nThe upper half of n / 4 has to be the second word of the counter, and n has to be of 64 bits. "
-        "Otherwise the row "
-        "begins anew after 2^34 numbers.";
+        "Otherwise the row begins anew after 2^34 numbers.";
   else if (one_word == count)
     what += "\nAll four numbers of a counter take its first word. Number n takes word n % 4.";
   learn::wrong(what);
@@ -186,8 +182,7 @@ void does_not_depend_on_pieces() {
         if (piece[i - begin] != whole[i])
           learn::wrong(
               "Number {} of a row is {} when the row is computed at once, and {} in a piece of {} that "
-              "begins with number "
-              "{}: each must depend on its own number alone.",
+              "begins with number {}: each must depend on its own number alone.",
               1001 + i, whole[i], piece[i - begin], end - begin, 1001 + begin);
     }
 }

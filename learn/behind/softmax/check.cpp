@@ -45,10 +45,9 @@ void writes_probabilities() {
 void leaves_out() {
   const float infinity = std::numeric_limits<float>::infinity();
   for (const std::vector<float>& x : {std::vector<float>{1, -infinity, 2}, {-infinity, -infinity, -3, -4}})
-    expect_softmax(
-        x,
-        "x holds -infinity, and exp(-infinity) is 0. The largest score is the largest of those that are "
-        "finite: -infinity minus -infinity is no number.");
+    expect_softmax(x,
+                   "x holds -infinity, and exp(-infinity) is 0. The largest score is the largest of those "
+                   "that are finite: -infinity minus -infinity is no number.");
 }
 
 void ignores_a_constant() {
@@ -80,26 +79,23 @@ int main() {
       {"a row of one number is 1", [] { expect_softmax({3}, ""); }},
       {"large scores do not overflow",
        [] {
-         expect_softmax(
-             {100, 0, 99},
-             "x is (100, 0, 99). exp(100) is past the largest number of 32 bits, so it becomes infinite, "
-             "and infinite / infinite is no number. Subtract the same number from each score first: the "
-             "quotient stays as it is.");
+         expect_softmax({100, 0, 99},
+                        "x is (100, 0, 99). exp(100) is past the largest number of 32 bits, so it becomes "
+                        "infinite, and infinite / infinite is no number. Subtract the same number from each "
+                        "score first: the quotient stays as it is.");
        }},
       {"scores far below zero do not vanish",
        [] {
-         expect_softmax(
-             {-200, -201, -203},
-             "x is (-200, -201, -203). Each exp() is 0 in 32 bits, and 0 / 0 is no number. What is "
-             "subtracted must be the row's own largest score: then one exp() is exp(0) = 1. Its search must "
-             "not begin at 0.");
+         expect_softmax({-200, -201, -203},
+                        "x is (-200, -201, -203). Each exp() is 0 in 32 bits, and 0 / 0 is no number. What "
+                        "is subtracted must be the row's own largest score: then one exp() is exp(0) = 1. "
+                        "Its search must not begin at 0.");
        }},
       {"one score far above all others keeps its row finite",
        [] {
          expect_softmax({300, 0, 2, -5, 1},
                         "x is (300, 0, 2, -5, 1). Its mean is near 60, and exp(300 - 60) is infinite in 32 "
-                        "bits. Subtract the "
-                        "largest score: then no exponential is larger than 1.");
+                        "bits. Subtract the largest score: then no exponential is larger than 1.");
        }},
       {"a word that is ruled out, with the score -infinity, has probability 0", leaves_out},
       {"a constant that is added to all scores changes nothing", ignores_a_constant},
