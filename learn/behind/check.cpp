@@ -3,15 +3,20 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
-#include <limits>
 #include <new>
 #include <random>
 
+#include "learn/given/matrix.h"
+
 namespace learn {
 namespace {
+
+// A NaN that arithmetic does not make of other numbers: what holds it was never written.
+constexpr std::uint32_t kUnwritten = 0x7fcabade;
 
 // A law that does not hold.
 struct Wrong {
@@ -64,6 +69,12 @@ void outside(const Index& index, std::int64_t size) {
         path.substr(path.rfind('/') + 1), index.where.line(), index.value, size, size - 1);
 }
 
+void outside_rows(const Index& index, std::int64_t rows) {
+  const std::string_view path = index.where.file_name();
+  wrong("{}:{} uses row {} of a matrix that has {} rows; the first is [0] and the last is [{}].",
+        path.substr(path.rfind('/') + 1), index.where.line(), index.value, rows, rows - 1);
+}
+
 int run(const std::vector<Law>& laws) {
   const Report report;
   for (const Law& law : laws) report.line("law", law.name);
@@ -86,8 +97,7 @@ int run(const std::vector<Law>& laws) {
 }
 
 Written::Written(std::int64_t size)
-    : size_(size),
-      numbers_(static_cast<std::size_t>(size + 2 * kMargin), std::numeric_limits<float>::quiet_NaN()) {}
+    : size_(size), numbers_(static_cast<std::size_t>(size + 2 * kMargin), std::bit_cast<float>(kUnwritten)) {}
 
 void Written::expect_whole(std::string_view name) const {
   for (std::int64_t i = 0; i < kMargin; ++i) {
@@ -98,6 +108,11 @@ void Written::expect_whole(std::string_view name) const {
     if (!std::isnan(numbers_[after]))
       wrong("{}[{}] was written, and {} has only {} numbers.", name, size_ + i, name, size_);
   }
+  if (std::ranges::all_of(read(), [](float x) { return std::bit_cast<std::uint32_t>(x) == kUnwritten; }))
+    wrong(
+        "Nothing was written to {} yet. It has {} {} for you to compute. (What you add to, as by +=, has to "
+        "be set first.)",
+        name, size_, size_ == 1 ? "number" : "numbers");
   for (std::int64_t i = 0; i < size_; ++i)
     if (std::isnan((*this)[i]))
       wrong("{}[{}] of {} is NaN: it was never written, or computed from something that is no number.", name,
@@ -112,6 +127,8 @@ std::vector<float> draw(std::int64_t count, std::uint64_t seed, double low, doub
     x = static_cast<float>(low + (high - low) * static_cast<double>(engine() >> 11) * 0x1p-53);
   return numbers;
 }
+
+std::string shown(float x) { return std::isnan(x) ? "NaN" : fmt::format("{:.8g}", x); }
 
 std::int64_t first_apart(std::span<const float> got, std::span<const double> expected, double tolerance) {
   double largest = 1;
@@ -128,8 +145,8 @@ void expect_near(std::string_view name, std::span<const float> got, std::span<co
   const std::int64_t i = first_apart(got, expected, tolerance);
   if (i < 0) return;
   const auto at = static_cast<std::size_t>(i);
-  wrong("{}[{}] is {}, and {:.8g} was expected.{}{}", name, i, got[at], expected[at], why.empty() ? "" : "\n",
-        why);
+  wrong("{}[{}] is {}, and {:.8g} was expected.{}{}", name, i, shown(got[at]), expected[at],
+        why.empty() ? "" : "\n", why);
 }
 
 }  // namespace learn

@@ -59,6 +59,9 @@ inline In in(const std::vector<float>& numbers) {
   return {numbers.data(), static_cast<std::int64_t>(numbers.size())};
 }
 
+// A number of 8 digits, or "NaN" without a sign.
+std::string shown(float x);
+
 // The first place at which two rows are further apart than `tolerance` times the largest expected magnitude
 // (or 1, if that is larger); NaN is far from everything. -1: nowhere.
 std::int64_t first_apart(std::span<const float> got, std::span<const double> expected, double tolerance);

@@ -16,6 +16,7 @@ from exercises import REPOSITORY
 
 COMPILE_SECONDS = 120
 COMPILE_BYTES = 4 << 30
+SAID_LINES = 40
 
 
 class CannotBuild(Exception):
@@ -54,7 +55,8 @@ class Build:
     def run_cmake(self, *arguments):
         process = subprocess.run(["cmake", *arguments], cwd=REPOSITORY, capture_output=True, text=True, check=False)
         if process.returncode:
-            raise CannotBuild(f"cmake {shlex.join(arguments)} failed:\n{process.stdout}{process.stderr}")
+            said = (process.stdout + process.stderr).splitlines()
+            raise CannotBuild("\n".join([f"cmake {shlex.join(arguments)} failed:", *said[-SAID_LINES:]]))
 
     def configure(self):
         """Makes the folder where there is none, and has CMake answer the question of how it compiles and links."""
@@ -142,4 +144,4 @@ class Build:
             raise Refused(
                 "The file no longer has " + " and ".join(missing) + "; its name and parameters must stay as they were."
             )
-        raise Refused("\n".join(said.splitlines()[:40]))
+        raise Refused("\n".join(said.splitlines()[:SAID_LINES]))

@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <limits>
+
 #include "learn/behind/check.h"
 
 void softmax(learn::In x, learn::Out y);
@@ -39,6 +42,35 @@ void writes_probabilities() {
   learn::expect_near("y", y.read(), expected(x), 1e-6);
 }
 
+void leaves_out() {
+  const float infinity = std::numeric_limits<float>::infinity();
+  for (const std::vector<float>& x : {std::vector<float>{1, -infinity, 2}, {-infinity, -infinity, -3, -4}})
+    expect_softmax(x,
+                   "x holds -infinity, and exp(-infinity) is 0. The largest score is the largest of those "
+                   "that are finite: -infinity minus -infinity is no number.");
+}
+
+void ignores_a_constant() {
+  for (const std::int64_t size : {2, 17, 1000}) {
+    std::vector<float> x = learn::draw(size, 7, -4, 4), moved;
+    for (float& v : x) v = std::round(v * 256) / 256;  // so that the sums below are exact
+    for (const float v : x) moved.push_back(v + 1024);
+    learn::Written y(size), y_moved(size);
+    softmax(learn::in(x), y);
+    softmax(learn::in(moved), y_moved);
+    y.expect_whole("y");
+    const std::vector<double> wanted = expected(x);
+    for (std::int64_t i = 0; i < size; ++i) {
+      const double e = wanted[static_cast<std::size_t>(i)];
+      if (std::abs(y[i] - e) > 1e-5 * e)
+        learn::wrong("Of {} scores, y[{}] is {:.8g}, and {:.8g} was expected.", size, i, y[i], e);
+      if (!(std::abs(y_moved[i] - e) <= 1e-5 * e))
+        learn::wrong("With 1024 added to all {} scores, y[{}] is {:.8g}, and it was {:.8g} before.", size, i,
+                     y_moved[i], y[i]);
+    }
+  }
+}
+
 }  // namespace
 
 int main() {
@@ -47,24 +79,25 @@ int main() {
       {"a row of one number is 1", [] { expect_softmax({3}, ""); }},
       {"large scores do not overflow",
        [] {
-         expect_softmax(
-             {100, 0, 99},
-             "x is (100, 0, 99). exp(100) is past the largest number of 32 bits, so it becomes infinite, "
-             "and infinite / infinite is no number. Subtract the same number from each score first: the "
-             "quotient stays as it is.");
+         expect_softmax({100, 0, 99},
+                        "x is (100, 0, 99). exp(100) is past the largest number of 32 bits, so it becomes "
+                        "infinite, and infinite / infinite is no number. Subtract the same number from each "
+                        "score first: the quotient stays as it is.");
        }},
       {"scores far below zero do not vanish",
        [] {
-         expect_softmax(
-             {-200, -201, -203},
-             "x is (-200, -201, -203). Each exp() is 0 in 32 bits, and 0 / 0 is no number. What is "
-             "subtracted must be the row's own largest score: then one exp() is exp(0) = 1. Its search must "
-             "not begin at 0.");
+         expect_softmax({-200, -201, -203},
+                        "x is (-200, -201, -203). Each exp() is 0 in 32 bits, and 0 / 0 is no number. What "
+                        "is subtracted must be the row's own largest score: then one exp() is exp(0) = 1. "
+                        "Its search must not begin at 0.");
        }},
-      {"equal rows give equal probabilities, whatever is added to them",
+      {"one score far above all others keeps its row finite",
        [] {
-         const std::vector<float> x = learn::draw(1000, 7, -4, 4);
-         expect_softmax(x, "");
+         expect_softmax({300, 0, 2, -5, 1},
+                        "x is (300, 0, 2, -5, 1). Its mean is near 60, and exp(300 - 60) is infinite in 32 "
+                        "bits. Subtract the largest score: then no exponential is larger than 1.");
        }},
+      {"a word that is ruled out, with the score -infinity, has probability 0", leaves_out},
+      {"a constant that is added to all scores changes nothing", ignores_a_constant},
   });
 }
