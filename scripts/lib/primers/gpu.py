@@ -1,7 +1,7 @@
 """gpu.md: who shares which memory, and a sum over a block with and without its barrier."""
 
 from drawing import Drawing, size_words
-from primers.program import Failed, constants_of
+from primers.program import Failed, constants_of, number_in
 
 MAKER = "scripts/draw-primers"
 
@@ -93,8 +93,8 @@ def race(threads, right, wrong):
 
 def draw(keel):
     said = keel.say("race-demo")
-    threads = keel.number(r"rounds for (\d+) threads", said)
-    wrong = keel.number(r"the sum is (\d+) when threads run from the first", said)
-    right = keel.number(r"No complaint; the sum is (\d+)", said)
+    threads = number_in(r"rounds for (\d+) threads", said)
+    wrong = number_in(r"the sum is (\d+) when threads run from the first", said)
+    right = number_in(r"No complaint; the sum is (\d+)", said)
     warp = constants_of("kernels/cuda/device.h")["kWarp"]
     return {"gpu-memories": memories(threads, warp), "gpu-race": race(threads, right, wrong)}

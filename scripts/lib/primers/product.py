@@ -1,9 +1,7 @@
 """product.md: the blocks of a matrix product from memory to registers, and the layout of a packed panel."""
 
-import re
-
 from drawing import Drawing, size_words
-from primers.program import ROOT, constants_of
+from primers.program import ROOT, constants_of, number_in
 
 MAKER = "scripts/draw-primers"
 CODE = "kernels/cpu"
@@ -16,7 +14,7 @@ def sizes(branch):
     )
     blocks = constants_of(f"{CODE}/block_product.h")
     gemm = constants_of(f"{CODE}/gemm.cpp")
-    wanted = int(re.search(r"kBlockColumns = (\d+) /", (ROOT / CODE / "block_product.h").read_text()).group(1))
+    wanted = number_in(r"kBlockColumns = (\d+) /", (ROOT / CODE / "block_product.h").read_text())
     lanes = tile["kVectorBytes"] // 4
     columns = tile["kTileVectors"] * lanes
     return {

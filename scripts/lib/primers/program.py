@@ -53,12 +53,13 @@ class Keel:
         self.say(words, **values)
         return [json.loads(line) for line in (self.run / "metrics.jsonl").read_text().splitlines()]
 
-    def number(self, pattern, text):
-        """The whole number that a pattern's group matches."""
-        found = re.search(pattern, text)
-        if found is None:
-            raise Failed(f"'{pattern}' is not in what keel says: {text}")
-        return int(found.group(1))
+
+def number_in(pattern, text):
+    """The whole number that a pattern's group matches."""
+    found = re.search(pattern, text)
+    if found is None:
+        raise Failed(f"'{pattern}' is not in what keel says: {text}")
+    return int(found.group(1))
 
 
 def constants_of(source, branch=""):
