@@ -8,18 +8,15 @@ from primers.program import MEASURED
 
 DELAY_US, MIB = 2000, 20
 STEPS = 12
-SHORT = {"forward h.": "f", "backward h.": "b", "all_gather ": "g", "reduce_scatter ": "r"}
+SHORT = {"forward": "f", "backward": "b", "all_gather": "g", "reduce_scatter": "r"}
 
 
 def short(name):
-    """ "forward h.1" is f1; units of collectives count from 1, first the root, then the blocks."""
-    found = re.fullmatch(r"(.*?)(\d+)", name)
+    """ "forward h.1" is f1, and what is of the root g* or r*."""
+    found = re.fullmatch(r"(\w+) (?:h\.(\d+)|the rest)", name)
     if found is None or found.group(1) not in SHORT:
         return ""
-    word, number = SHORT[found.group(1)], int(found.group(2))
-    if word in "fb":
-        return f"{word}{number}"
-    return f"{word}*" if number == 1 else f"{word}{number - 2}"
+    return SHORT[found.group(1)] + (found.group(2) or "*")
 
 
 def without(span, waits):
@@ -41,8 +38,7 @@ def steps_of(trace):
     events = [e for e in trace["traceEvents"] if e["pid"] == 0]
     lanes = {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name"}
     spans = [(lanes[e["tid"]], e["name"], e["ts"], e["ts"] + e["dur"]) for e in events if e["ph"] == "X"]
-    begins = sorted(begin for lane, name, begin, _ in spans if lane == "communication" and name == "all_gather 1")
-    for begin, end in zip(begins, begins[1:]):
+    for begin, end in sorted((b, e) for _, name, b, e in spans if name.startswith("step ")):
         own = [s for s in spans if begin <= s[2] < end]
         waits = [(b, e) for lane, _, b, e in own if lane == "waiting"]
         step = {"step_us": end - begin, "waited_us": sum(e - b for b, e in waits)}
