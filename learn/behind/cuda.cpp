@@ -117,7 +117,7 @@ void outside_shared(const Index& index, std::size_t count, const char* name) {
 
 void unwritten_shared(const Index& index, const char* name) {
   emulation::fail_thread(
-      keel::concat("reads ", name, '[', index.value, "], which no thread of the block has written"),
+      keel::concat("reads ", name, '[', index.value, "], which no thread of the block has written yet"),
       index.where);
 }
 
@@ -165,8 +165,9 @@ constexpr Meaning kMeanings[] = {
      "A shuffle waits for each lane that its mask names. A lane that has returned, or that an if keeps away, "
      "never "
      "comes."},
-    {"which no thread of the block has written",
-     "Shared memory begins with whatever the block before has left."},
+    {"which no thread of the block has written yet",
+     "Shared memory begins with whatever a block before has left. If another thread is to write the element, "
+     "a __syncthreads() must come between."},
     {"which nobody has written", "Memory begins with whatever was there before."},
     {"has written, too", "Which of them comes last is chance. One thread alone must write each element."},
     {"an empty grid or block",
@@ -177,11 +178,11 @@ constexpr Meaning kMeanings[] = {
     {"is not in its own mask", "Each lane that calls a shuffle must be in the mask."},
 };
 
-// Without the folders of "/a/b/c.cu:12".
+// Without the folders of "/a/b/c.cu:12" and "a/b/c.cu:12".
 std::string without_folders(std::string text) {
   for (std::size_t at = text.find('/'); at != std::string::npos; at = text.find('/')) {
-    const std::size_t end = std::min(text.find_first_of(" \n", at), text.size());
-    text.erase(at, text.rfind('/', end - 1) + 1 - at);
+    const std::size_t begin = text.find_last_of(" \n", at) + 1;
+    text.erase(begin, at + 1 - begin);
   }
   return text;
 }
