@@ -4,6 +4,7 @@
 
 #include "keel/runtime/emulation/grid.h"
 #include "learn/behind/memory_watch.h"
+#include "learn/given/tensor_core.h"
 
 namespace learn {
 namespace {
@@ -14,7 +15,7 @@ constexpr std::int64_t kMostAccesses = 10'000'000;  // of a launch
 
 struct Running {
   MemoryWatch* watch = nullptr;
-  std::int64_t accesses = 0;
+  std::int64_t accesses = 0, products = 0;
   emulation::Order order = emulation::Order::forward;
   std::uint64_t seed = 1;
 };
@@ -107,6 +108,9 @@ void note_shared(const void* address, const char* name, const std::source_locati
     running.watch->note_shared(address, name, where, block_number(), thread_number());
 }
 
+void note_product() { ++running.products; }
+std::int64_t tensor_core_calls() { return running.products; }
+
 void watch_memory(MemoryWatch* watch) { running.watch = watch; }
 
 void outside_shared(const Index& index, std::size_t count, const char* name) {
@@ -162,7 +166,8 @@ constexpr Meaning kMeanings[] = {
      "where all "
      "threads pass."},
     {"for its warp at",
-     "A shuffle waits for each lane that its mask names. A lane that has returned, or that an if keeps away, "
+     "A shuffle waits for each lane that its mask names, a product on tensor cores for all 32. A lane that "
+     "has returned, or that an if keeps away, "
      "never "
      "comes."},
     {"which no thread of the block has written yet",
@@ -200,7 +205,7 @@ void run_kernel(const emulation::Grid& grid, keel::FunctionRef<void()> body) {
   emulation::GridOptions options = emulation::grid_options();
   options.blocks = options.threads = running.order;
   options.seed = running.seed;
-  running.accesses = 0;
+  running.accesses = running.products = 0;
   std::string failed;
   try {
     emulation::run_grid(grid, options, body);

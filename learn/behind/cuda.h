@@ -68,6 +68,9 @@ class Array {
 std::vector<bf16> to_bf16(std::span<const float> numbers);
 std::vector<float> to_float(std::span<const bf16> numbers);
 
+// Calls of learn::multiply_add() by lanes, in the last launch.
+std::int64_t tensor_core_calls();
+
 class MemoryWatch;  // learn/behind/memory_watch.h
 void watch_memory(MemoryWatch* watch);
 

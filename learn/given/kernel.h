@@ -5,9 +5,9 @@
 //   learn::Global<const float> x            an array in the device's memory: x[i], x.size()
 //   LEARN_SHARED(float, partial, 256);      an array of 256 that the threads of a block share: partial[i]
 //
-// Both begin unwritten, and no element may be read before it is written. An element of the device's memory is
-// written by one thread alone. What breaks this, uses an index outside, or races is told with thread and
-// line.
+// No element may be read before it is written. An element of the device's memory is written by one thread
+// alone. A copy is `float v = x[i];`, since `auto v` would stand for the place itself. What breaks this, uses
+// an index outside, or races is told with thread and line.
 
 #include <cmath>
 #include <cstdint>
@@ -115,6 +115,7 @@ class SharedElement {
   }
   const SharedElement& operator=(const SharedElement& other) const { return *this = static_cast<T>(other); }
   const SharedElement& operator+=(T value) const { return *this = static_cast<T>(*this) + value; }
+  const SharedElement& operator-=(T value) const { return *this = static_cast<T>(*this) - value; }
   const SharedElement& operator*=(T value) const { return *this = static_cast<T>(*this) * value; }
 
  private:
