@@ -12,6 +12,7 @@ namespace {
 namespace emulation = keel::emulation;
 
 constexpr std::int64_t kMostAccesses = 10'000'000;  // of a launch
+constexpr std::uint64_t kMostBlocks = 100'000;
 
 struct Running {
   MemoryWatch* watch = nullptr;
@@ -202,6 +203,9 @@ std::string explained(std::string text) {
 }  // namespace
 
 void run_kernel(const emulation::Grid& grid, keel::FunctionRef<void()> body) {
+  if (grid.grid.count() > kMostBlocks)
+    wrong("The grid has {} x {} x {} blocks, far more than there are numbers.", grid.grid.x, grid.grid.y,
+          grid.grid.z);
   emulation::GridOptions options = emulation::grid_options();
   options.blocks = options.threads = running.order;
   options.seed = running.seed;

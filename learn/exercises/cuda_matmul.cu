@@ -6,16 +6,18 @@
 //
 // A thread for each number of c would read a row of a and a column of b, and its neighbours the same again.
 // Memory is too slow for that. So a block of kTile x kTile threads makes a tile of c, in steps along k. In
-// each, it loads a tile of a and one of b into shared memory, each thread one number of either. Then each
-// thread multiplies a row of the one by a column of the other. A number is so read from memory once for a
-// tile of c, not once for a number of c.
+// each step it loads a tile of a and a tile of b into shared memory; each thread loads one number of either.
+// Then each thread multiplies a row of the one by a column of the other. So a number is read from memory once
+// for each tile of c that needs it, and not once for each number of c.
 //
-// Write matmul(). Thread (threadIdx.x, threadIdx.y) of block (blockIdx.x, blockIdx.y) makes row
-// kTile * blockIdx.y + threadIdx.y, column kTile * blockIdx.x + threadIdx.x of c. The launch has enough
+// Write matmul(). Thread (threadIdx.x, threadIdx.y) of block (blockIdx.x, blockIdx.y) makes the number of c
+// in row kTile * blockIdx.y + threadIdx.y and column kTile * blockIdx.x + threadIdx.x. The launch has enough
 // blocks for c. No size need be a multiple of kTile: what lies outside of a and b counts as 0.
+// LEARN_SHARED(float, tile, n); in the kernel is CUDA's `__shared__ float tile[n];`, with its accesses
+// checked.
 //
-// Each step uses the tiles twice, to fill and to read them. What must be over before either may begin? To
-// read afterwards: kernels/cuda/matmul.h, where a thread makes 64 numbers of c.
+// Each step uses the tiles twice: to fill them, and to read them. What must be over before either may begin?
+// To read afterwards: kernels/cuda/matmul.cu, where a thread makes several rows and columns of c.
 
 #include "learn/given/kernel.h"
 

@@ -1,16 +1,18 @@
 // cuda_sum: a sum in shared memory, and its races
 //
 // The kernel below adds up each row of x: sums[r] = x[r][0] + x[r][1] + ... + x[r][columns - 1]. A block
-// takes a row, then the next one that is left for it. Its threads share the numbers out, put what each has
-// into shared memory, and add that up in rounds: a round adds the upper half of what is left to the lower
-// half.
+// takes a row, and then the next one that is left for it. Its threads share out the numbers of the row. Each
+// puts its own sum into shared memory, and they add those up in rounds: a round adds the upper half of what
+// is left to the lower half.
 //
-// Threads of a block run in any order. __syncthreads() waits until all of them have come, so what stands
-// before it is done before what stands behind it. Without one, a thread may read what another has not yet
-// written, or write what another has not yet read: a race. On a GPU the sum is then right on most days.
+// Threads of a block run in any order. __syncthreads() waits until all of them have come: what stands before
+// it is over before anything behind it begins. Without one, a thread may read what another has not yet
+// written, or write what another has not yet read. That is a race. On a GPU the sum is right all the same, on
+// most days.
 //
 // The kernel has two races. Find and mend both. A block always has kThreads threads. To read afterwards:
-// kernels/cuda/reduce.cu; `build/keel race-demo` shows what a race does.
+// kernels/cuda/reduce.cu, and reduce_block() in kernels/cuda/device.h; `build/keel race-demo` shows what a
+// race does.
 
 #include "learn/given/kernel.h"
 

@@ -60,12 +60,15 @@ class GlobalElement {
   explicit operator float() const requires(std::is_same_v<Value, bf16>) {
     return static_cast<float>(static_cast<Value>(*this));
   }
-  const GlobalElement& operator=(Value value) const requires(!std::is_const_v<T>) {
-    note_write(*array_, index_, std::memcmp(place_, &value, sizeof value) != 0);
-    *place_ = value;
+  const GlobalElement& operator=(Value value) const {
+    static_assert(!std::is_const_v<T>, "a kernel only reads this array");
+    if constexpr (!std::is_const_v<T>) {
+      note_write(*array_, index_, std::memcmp(place_, &value, sizeof value) != 0);
+      *place_ = value;
+    }
     return *this;
   }
-  const GlobalElement& operator=(const GlobalElement& other) const requires(!std::is_const_v<T>) {
+  const GlobalElement& operator=(const GlobalElement& other) const {
     return *this = static_cast<Value>(other);
   }
   const GlobalElement& operator+=(Value value) const { return *this = static_cast<Value>(*this) + value; }
