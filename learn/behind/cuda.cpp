@@ -48,11 +48,10 @@ GlobalArray::GlobalArray(std::string name, std::int64_t size, std::size_t elemen
       element_bytes_(element_bytes),
       writers_(static_cast<std::size_t>(size)) {}
 
-void check_inside(const GlobalArray& array, const Index& index) {
-  emulation::fail_thread(
-      keel::concat("uses ", array.name(), '[', index.value, "], and ", array.name(), " has ", array.size(),
-                   " elements; the last is [", array.size() - 1, ']'),
-      index.where);
+void outside_global(const GlobalArray& array, const Index& index) {
+  emulation::fail_thread(keel::concat("uses ", array.name(), '[', index.value, "]; the last is ",
+                                      array.name(), '[', array.size() - 1, ']'),
+                         index.where);
 }
 
 namespace {
@@ -116,7 +115,7 @@ void watch_memory(MemoryWatch* watch) { running.watch = watch; }
 
 void outside_shared(const Index& index, std::size_t count, const char* name) {
   emulation::fail_thread(
-      keel::concat("uses ", name, '[', index.value, "], and ", name, " has ", count, " elements"),
+      keel::concat("uses ", name, '[', index.value, "]; the last is ", name, '[', count - 1, ']'),
       index.where);
 }
 

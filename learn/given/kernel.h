@@ -39,7 +39,7 @@ class GlobalArray;  // learn/behind/cuda.h
 // What the running thread does to an element. They end the check where it must not.
 void note_read(GlobalArray& array, const Index& index, bool unwritten);
 void note_write(GlobalArray& array, const Index& index, bool changes);
-void check_inside(const GlobalArray& array, const Index& index);
+[[noreturn]] void outside_global(const GlobalArray& array, const Index& index);
 void note_shared(const void* address, const char* name, const std::source_location& where);
 [[noreturn]] void outside_shared(const Index& index, std::size_t count, const char* name);
 [[noreturn]] void unwritten_shared(const Index& index, const char* name);
@@ -87,7 +87,7 @@ class Global {
  public:
   Global(T* data, std::int64_t size, GlobalArray* array) : data_(data), size_(size), array_(array) {}
   GlobalElement<T> operator[](Index i) const {
-    if (i.value < 0 || i.value >= size_) check_inside(*array_, i);
+    if (i.value < 0 || i.value >= size_) outside_global(*array_, i);
     return {data_ + i.value, array_, i};
   }
   std::int64_t size() const { return size_; }
