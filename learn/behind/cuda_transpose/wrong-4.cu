@@ -1,0 +1,19 @@
+// says: A row of the tile that is one word longer
+#include "learn/given/kernel.h"
+
+constexpr int kTile = 32;
+constexpr int kPitch = kTile;
+
+dim3 transpose_grid(int rows, int columns) {
+  return dim3((columns + kTile - 1) / kTile, (rows + kTile - 1) / kTile);
+}
+
+__global__ void transpose(learn::Global<const float> x, learn::Global<float> y, int rows, int columns) {
+  LEARN_SHARED(float, tile, kTile* kPitch);
+  const int row = blockIdx.y * kTile, column = blockIdx.x * kTile, i = threadIdx.x;
+  for (int j = threadIdx.y; j < kTile; j += blockDim.y)
+    if (row + j < rows && column + i < columns) tile[j * kPitch + i] = x[(row + j) * columns + column + i];
+  __syncthreads();
+  for (int j = threadIdx.y; j < kTile; j += blockDim.y)
+    if (column + j < columns && row + i < rows) y[(column + j) * rows + row + i] = tile[i * kPitch + j];
+}
