@@ -25,8 +25,8 @@ template <class T>
 class Row {
  public:
   Row(T* data, std::int64_t size) : data_(data), size_(size) {}
-  Row(const Row<std::remove_const_t<T>>& other) requires(std::is_const_v<T>)
-      : data_(other.data()), size_(other.size()) {}
+  template <class U>
+  requires std::same_as<const U, T> Row(const Row<U>& other) : data_(other.data()), size_(other.size()) {}
 
   T& operator[](Index i) const {
     if (i.value < 0 || i.value >= size_) outside(i, size_);
