@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <mutex>
 
 #include "learn/behind/ranks.h"
 #include "learn/given/buckets.h"
@@ -234,7 +233,6 @@ void other_orders() {
   s.orders = {{5, 4, 3, 2, 1, 0}, {3, 2, 5, 4, 1, 0}, {0, 5, 3, 1, 2, 4}};
   // Mixed-up sums are told by their cause.
   Outcome outcome;
-  std::mutex mutex;
   outcome.begun.assign(3, std::vector<std::vector<Begun>>(1));
   learn::Ranks ranks(3);
   ranks.on_begin = [&](const learn::Call& call) {
