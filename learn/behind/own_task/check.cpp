@@ -204,9 +204,9 @@ int main() {
   return learn::run({
       {"there is data to train on, and a fifth held out", has_data},
       {"the loss is the mean cross-entropy", first_loss},
+      {"a run that was ended goes on to the same bits", goes_on},
       {"any division into micro-batches trains alike", parts_agree},
       {"the model learns, and accuracy is measured", learns},
-      {"a run that was ended goes on to the same bits", goes_on},
       {"stages 0 and 3 have the same bits, and one rank trains as two do", stages_agree},
   });
 }

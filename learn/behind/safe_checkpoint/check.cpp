@@ -1,92 +1,25 @@
-#include <poll.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <algorithm>
-#include <csignal>
 #include <functional>
 #include <optional>
 #include <random>
 
-#include "learn/behind/disk.h"
+#include "learn/behind/safe_checkpoint/real_kills.h"
+#include "learn/behind/safe_checkpoint/story.h"
 
 void save(learn::Disk& disk, int step, const std::string& data);
 std::optional<learn::Checkpoint> load(learn::Disk& disk);
 
 namespace {
 
+using learn::data_of;
 using learn::DiskState;
+using learn::name_of;
 using learn::SimulatedDisk;
-
-// The data of a step: any bytes, spaces, ends of lines and zeros among them.
-std::string data_of(int step, std::size_t size = 40) {
-  std::mt19937_64 engine(static_cast<std::uint64_t>(step));
-  std::string data = fmt::format("weights of step {} \n", step);
-  while (data.size() < size) data += static_cast<char>(engine() & 0xff);
-  return data;
-}
+using learn::Story;
+using learn::why;
 
 void save_to(DiskState& state, int step) {
   SimulatedDisk disk(state);
   save(disk, step, data_of(step));
-}
-
-// What happened, for messages.
-struct Story {
-  std::string before;  // "Checkpoints 1 and 2 are saved. Then, in save() of step 3,"
-  std::vector<std::string> calls = {};
-  std::string end;  // "the process is killed"
-
-  std::string text() const {
-    std::string said = before;
-    for (const std::string& call : calls) said += "\n  " + call;
-    return said + "\n" + end;
-  }
-};
-
-// Which habit explains it, as the calls of a save() show it. `complete`: names that had a complete checkpoint
-// before.
-std::string why(const std::vector<std::string>& calls, const DiskState& before) {
-  std::vector<std::string> unsynced;
-  bool name_is_safe = true, renamed = false;
-  const auto quoted = [](const std::string& call) {
-    const std::size_t first = call.find('"');
-    return first == std::string::npos ? "" : call.substr(first + 1, call.find('"', first + 1) - first - 1);
-  };
-  for (const std::string& call : calls) {
-    const std::string name = quoted(call);
-    if (call.starts_with("create") && before.names().count(name) != 0 && !renamed) {
-      bool moves = false;
-      for (const std::string& later : calls)
-        moves = moves || (later.starts_with("rename") && quoted(later) == name);
-      if (!moves)
-        return fmt::format(
-            "\ncreate(\"{}\") empties the old checkpoint before the new one is complete. Write to a file of "
-            "another name, and rename() it when it is complete.",
-            name);
-    }
-    if (call.starts_with("write")) unsynced.push_back(name);
-    if (call.starts_with("sync(")) std::erase(unsynced, name);
-    if (call.starts_with("rename")) {
-      if (std::find(unsynced.begin(), unsynced.end(), name) != unsynced.end())
-        return fmt::format(
-            "\nA name can be safe before the bytes are: sync(\"{}\") belongs in front of its rename().",
-            name);
-      name_is_safe = false, renamed = true;
-    }
-    if (call.starts_with("sync_folder")) name_is_safe = true;
-    if (call.starts_with("remove") && !name_is_safe)
-      return "\nThe older checkpoint is removed while the new name may still be lost: sync_folder() belongs "
-             "between.";
-  }
-  if (!unsynced.empty())
-    return fmt::format("\nNobody has called sync(\"{}\"), so its bytes are in memory.", unsynced[0]);
-  if (!name_is_safe) return "\nBehind rename() the new name is in memory. sync_folder() makes it safe.";
-  return "";
-}
-
-std::string name_of(const std::optional<learn::Checkpoint>& found) {
-  return found ? fmt::format("checkpoint {}", found->step) : "nothing";
 }
 
 // load() must give `newest`, or `begun` where it is not 0; 0 for newest: there is none.
@@ -333,57 +266,6 @@ void keeps_two() {
   });
 }
 
-// In a process of its own: saves without end, and says each step that is saved.
-[[noreturn]] void save_for_ever(const std::string& folder, int first, int said) {
-  try {
-    learn::RealDisk disk(folder);
-    for (int step = first;; ++step) {
-      save(disk, step, data_of(step, 60000));
-      if (write(said, &step, sizeof step) != sizeof step) _exit(4);
-    }
-  } catch (...) { _exit(3); }
-}
-
-void real_kills() {
-  char folder[] = "checkpoints-XXXXXX";
-  if (mkdtemp(folder) == nullptr) learn::wrong("There is no folder for a real run.");
-  std::mt19937_64 engine(23);
-  learn::RealDisk disk(folder);
-  int newest = 0;
-  for (int life = 0; life < 12; ++life) {
-    int ends[2];
-    if (pipe(ends) != 0) learn::wrong("There is no pipe for a real run.");
-    const pid_t child = fork();
-    if (child == 0) {
-      close(ends[0]);
-      save_for_ever(folder, newest + 1, ends[1]);
-    }
-    close(ends[1]);
-    usleep(static_cast<useconds_t>(1000 + engine() % 12000));
-    kill(child, SIGKILL);
-    int status = 0;
-    waitpid(child, &status, 0);
-    int said = newest;
-    for (int step = 0; read(ends[0], &step, sizeof step) == sizeof step;) said = step;
-    close(ends[0]);
-    if (!WIFSIGNALED(status)) learn::wrong("On a real disk, save() fails: it throws.");
-    const auto found = load(disk);
-    const int step = found ? found->step : 0;
-    if (step != said && step != said + 1)
-      learn::wrong(
-          "A process saves on a real disk and is killed (SIGKILL) after its save() of step {} has returned. "
-          "load() "
-          "gives {}.",
-          said, name_of(found));
-    if (found && found->data != data_of(step, 60000))
-      learn::wrong(
-          "A process that saves on a real disk is killed (SIGKILL). load() gives checkpoint {} with other "
-          "data.",
-          step);
-    newest = step;
-  }
-}
-
 }  // namespace
 
 int main() {
@@ -395,6 +277,6 @@ int main() {
       {"a damaged bit is noticed, and the checkpoint before is there", notices_damage},
       {"two checkpoints are kept, and no more", keeps_two},
       {"process after process", survives_one_after_the_other},
-      {"a real process is killed on a real disk", real_kills},
+      {"a real process is killed on a real disk", learn::real_kills},
   });
 }
