@@ -1,0 +1,23 @@
+// says: What the residual had from earlier steps is lost
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <vector>
+
+#include "learn/given/row.h"
+
+void compress(learn::In gradient, std::int64_t k, learn::Out residual, learn::Out sent) {
+  std::vector<float> p;
+  for (int i = 0; i < gradient.size(); ++i) {
+    p.push_back(residual[i] + gradient[i]);
+    sent[i] = 0;
+  }
+  std::vector<std::int64_t> order(static_cast<std::size_t>(gradient.size()));
+  std::iota(order.begin(), order.end(), 0);
+  k = std::min(k, gradient.size());
+  std::nth_element(order.begin(), order.begin() + k, order.end(), [&](auto a, auto b) {
+    return std::abs(p[static_cast<std::size_t>(a)]) > std::abs(p[static_cast<std::size_t>(b)]);
+  });
+  for (auto at = order.begin(); at != order.begin() + k; ++at) sent[*at] = p[static_cast<std::size_t>(*at)];
+  for (int i = 0; i < gradient.size(); ++i) residual[i] = gradient[i] - sent[i];
+}

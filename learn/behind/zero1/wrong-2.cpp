@@ -1,0 +1,21 @@
+// says: Was the sum of all gradients brought to all ranks
+#include <vector>
+
+#include "learn/given/adam.h"
+#include "learn/given/ranks.h"
+
+learn::AdamState make_state(std::int64_t count, int n, int rank) {
+  const auto size = static_cast<std::size_t>(learn::shard(count, n, rank).size());
+  return {std::vector<float>(size), std::vector<float>(size)};
+}
+
+void step(learn::Group& group, learn::Out weights, learn::In gradients, learn::AdamState& state) {
+  const learn::Shard shard = learn::shard(weights.size(), group.size(), group.rank());
+  const learn::Out mine = learn::part(weights, shard);
+  std::vector<float> all(gradients.begin(), gradients.end());
+  group.all_reduce(learn::row(all)).wait();
+  std::vector<float> mean(all.begin() + shard.begin, all.begin() + shard.end);
+  for (float& g : mean) g /= static_cast<float>(group.size());
+  learn::adam(mine, learn::row(mean), state);
+  group.all_gather(mine, weights).wait();
+}
