@@ -39,17 +39,17 @@ def cached(build, name):
     return found.group(1) if found else None
 
 
-def chosen_folder():
-    """build/, where scripts/quickstart and scripts/test build, unless that is for a GPU; then a folder of our own."""
+def chosen_folder(exercises):
+    """build/, where scripts/quickstart and scripts/test build, unless its kernels are not what the exercises need: then a
+    folder of our own."""
     usual = REPOSITORY / "build"
-    if cached(usual, "KEEL_CUDA") in (None, "EMULATED"):
-        return usual
-    return REPOSITORY / "build-learn"
+    serves = {None, "EMULATED"} if any(exercise.strand == "cuda" for exercise in exercises) else {None, "EMULATED", "OFF"}
+    return usual if cached(usual, "KEEL_CUDA") in serves else REPOSITORY / "build-learn"
 
 
 class Build:
-    def __init__(self, folder=None):
-        self.folder = Path(folder).resolve() if folder else chosen_folder()
+    def __init__(self, exercises, folder=None):
+        self.folder = Path(folder).resolve() if folder else chosen_folder(exercises)
         self.targets = None
 
     def run_cmake(self, *arguments):
