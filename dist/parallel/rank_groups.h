@@ -25,8 +25,13 @@ class RankGroups {
 
   const RankPlace& place() const { return place_; }
   const Axes& axes() const { return axes_; }
-  // Whether this rank is in the first group.
+  // Whether this rank is in the first group that there is.
   bool is_first() const { return axes_.replicas == nullptr || axes_.replicas->rank() == 0; }
+  // Groups that there are, and which of them this rank's is.
+  int count() const { return axes_.replicas == nullptr ? 1 : axes_.replicas->size(); }
+  int number() const { return axes_.replicas == nullptr ? 0 : axes_.replicas->rank(); }
+  // Throws where a rank has failed with which this one cannot go on.
+  void poll() { (survivors_ == nullptr ? all_ : axes_.shards).poll(); }
   // Of parameters and gradients.
   Traffic traffic() const;
   void set_activity(const std::string& activity);
@@ -37,6 +42,7 @@ class RankGroups {
   RankPlace place_;
   std::vector<std::unique_ptr<Communicator>> owned_;
   Communicator& all_;
+  SurvivingGroups* survivors_;  // null: all groups end together
   Axes axes_;
 };
 

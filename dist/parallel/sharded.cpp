@@ -62,7 +62,9 @@ Sharded::Sharded(Module& model, const Context& context, std::unique_ptr<Communic
   place.sums_groups = sums_groups(options_, *optimizer_);
   if (!place.sums_groups && place.groups > 1) {
     strategy_ = options_.strategy();
-    group_control_ = control_->split(rank() / place.ranks, place.rank);
+    const int group = rank() / place.ranks;
+    group_control_ =
+        options_.survivors != nullptr ? control_->split_apart(group, place.rank) : control_->split(group, place.rank);
   }
   Communicator& deciders = group_control_ ? *group_control_ : *control_;
   groups_.emplace(communicator_, place, options_);
