@@ -10,7 +10,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::chrono::microseconds kIdle(1'000);
+constexpr std::chrono::microseconds kIdleForBallots(1'000);
 
 }  // namespace
 
@@ -126,7 +126,7 @@ std::optional<Agreement::Ballot> Agreement::receive(int from, std::uint64_t tag,
   try {
     const auto message =
         lifeline_.receive(from, tag, ballot.numbers.data(), ballot.numbers.size() * sizeof(std::int64_t));
-    while (!message->has_finished() && Clock::now() < deadline) lifeline_.idle(kIdle);
+    while (!message->has_finished() && Clock::now() < deadline) lifeline_.idle(kIdleForBallots);
     if (message->has_finished()) return ballot;
   } catch (const Error&) { return std::nullopt; }
   throw Error(concat("rank ", from, " neither came within ", timeout_.count(),

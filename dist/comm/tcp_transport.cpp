@@ -45,7 +45,9 @@ class TcpMessage : public Message {
     program_->throw_failure(group_->family);
     if (program_->is_gone(member_)) throw Error(concat("rank ", route_.peer, " is gone"), ErrorKind::peer);
     const auto left = program_->departure(route_.group, member_);
-    if (!left || !is_hopeless || (left->abruptly && Clock::now() - left->when < kTimeToTell)) return;
+    if (!left || !is_hopeless) return;
+    const bool may_yet_tell = left->abruptly && group_->family != TcpProgram::kNoFamily;
+    if (may_yet_tell && Clock::now() - left->when < kTimeToTell) return;
     throw Error(concat("rank ", route_.peer, " has left while rank ", group_->rank, " waits for it"), ErrorKind::peer);
   }
 

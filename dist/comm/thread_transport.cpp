@@ -61,6 +61,7 @@ class ThreadHub::Family {
     if (raised_.load(std::memory_order_acquire)) throw Error(reason(), ErrorKind::peer);
   }
 
+  bool is_deaf() const { return is_deaf_; }
   // Of a rank of the first group.
   void add(const std::shared_ptr<Waker>& waker) {
     const std::lock_guard lock(mutex_);
@@ -224,8 +225,8 @@ class ThreadHub::Endpoint : public Transport {
   }
   ~Endpoint() override {
     const std::lock_guard lock(hub_->mutex);
-    hub_->gone[static_cast<std::size_t>(rank_)] =
-        Clock::now() + (std::uncaught_exceptions() > exceptions_ ? kTimeToTell : Clock::duration::zero());
+    const bool may_yet_tell = std::uncaught_exceptions() > exceptions_ && !hub_->family->is_deaf();
+    hub_->gone[static_cast<std::size_t>(rank_)] = Clock::now() + (may_yet_tell ? kTimeToTell : Clock::duration::zero());
     hub_->wake_all();
   }
   Endpoint(const Endpoint&) = delete;

@@ -168,6 +168,10 @@ std::unique_ptr<Communicator> TracedCommunicator::split(int color, int key) {
   return std::make_unique<TracedGroup>(inner_.split(color, key), trace_);
 }
 
+std::unique_ptr<Communicator> TracedCommunicator::split_apart(int color, int key) {
+  return std::make_unique<TracedGroup>(inner_.split_apart(color, key), trace_);
+}
+
 std::vector<TraceSpan> gather_trace(const Trace& trace, Communicator& communicator) {
   const std::vector<TraceSpan> own(trace.spans().begin(), trace.spans().end());
   const std::vector<std::int64_t> counts = gather_values(communicator, static_cast<std::int64_t>(own.size()));

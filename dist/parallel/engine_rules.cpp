@@ -105,6 +105,10 @@ void check_engine(std::span<const FlatBuffer> layout, const ShardedOptions& opti
   KEEL_CHECK(survivors == nullptr || survivors->ranks_of_group() == options.sharding.group, "groups of ",
              options.sharding.group, " ranks are not those of ", survivors == nullptr ? 0 : survivors->ranks_of_group(),
              " of which some may be lost");
+  if (survivors != nullptr && !options.strategy()->survives())
+    throw Error(concat("groups do not go on without others by ", options.strategy()->describe(),
+                       ", whose exchanges are not repeated"),
+                ErrorKind::unsupported);
   if (options.sharding.tunes() && survivors != nullptr)
     throw Error("groups that go on without others cannot agree on sizes that are tried; set sharding.bucket to a size",
                 ErrorKind::unsupported);

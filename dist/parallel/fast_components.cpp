@@ -40,6 +40,8 @@ class FastComponents : public CommunicationStrategy {
     return concat("fast components, decay ", options_.decay, ", ", options_.keep, " of ", options_.chunk);
   }
 
+  bool survives() const override { return true; }
+
   void begin(const StrategySite& site) override {
     site_.emplace(site);
     for (const StrategyUnit& unit : site.units)

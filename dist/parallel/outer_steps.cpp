@@ -47,6 +47,8 @@ class OuterSteps : public CommunicationStrategy {
            options_.blend == 1 && !options_.repeats;
   }
 
+  bool survives() const override { return options_.repeats; }
+
   void begin(const StrategySite& site) override {
     site_.emplace(site);
     std::vector<std::int64_t> sizes;

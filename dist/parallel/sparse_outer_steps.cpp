@@ -31,6 +31,8 @@ class SparseOuterSteps : public CommunicationStrategy {
                   ", ", options_.keep, " of ", options_.chunk, " in ", options_.bits, " bits");
   }
 
+  bool survives() const override { return true; }
+
   void begin(const StrategySite& site) override {
     site_.emplace(site);
     for (const StrategyUnit& unit : site.units)
