@@ -175,8 +175,10 @@ void TcpProgram::tell(int rank, const TcpHeader& header, const std::string& text
 
 void TcpProgram::tell_failure(std::uint64_t family, const std::string& reason) {
   if (!failures_.try_emplace(family, reason).second) return;
+  const auto joined = families_.find(family);
   for (int r = 0; r < size(); ++r)
-    if (r != rank_) tell(r, {.kind = TcpHeader::failed, .group = family}, reason, true);
+    if (r != rank_ && (joined == families_.end() || std::ranges::count(joined->second.members, r) > 0))
+      tell(r, {.kind = TcpHeader::failed, .group = family}, reason, true);
 }
 
 void TcpProgram::fail(std::uint64_t family, const std::string& reason) noexcept {

@@ -14,6 +14,12 @@ class SurvivingGroups::Ranks : public ReplaceableCommunicator {
  public:
   Ranks(std::unique_ptr<Communicator> now, SurvivingGroups& groups)
       : ReplaceableCommunicator(std::move(now)), groups_(groups) {}
+  Work begin(const Collective& collective) override {
+    // The others have asked for it, if at all, before they heard of the loss: of groups that are not there any more.
+    if (groups_.was_behind_ && !groups_.is_inside_)
+      throw Error(concat(collective, " was begun before a group was lost"), ErrorKind::peer);
+    return ReplaceableCommunicator::begin(collective);
+  }
   void attempt(const std::function<void()>& f) override { groups_.attempt(f); }
   std::int64_t losses() const override { return groups_.losses_; }
 
@@ -44,6 +50,7 @@ Communicator& SurvivingGroups::axis() { return *axis_; }
 void SurvivingGroups::attempt(const std::function<void()>& f) {
   if (is_inside_) return f();
   is_inside_ = true;
+  was_behind_ = false;
   const std::shared_ptr<void> leaves(nullptr, [this](void*) { is_inside_ = false; });
   std::exception_ptr thrown_by_all;
   for (bool has_ended = false; !has_ended;) {
@@ -70,10 +77,10 @@ bool SurvivingGroups::recover() {
     const Survivors survivors = lifeline_->agree(ended_);
     if (!make_ranks()) continue;
     note_lost(survivors.ranks);
-    const bool others_have_ended = std::ranges::max(survivors.words) > ended_;
-    if (others_have_ended) ++ended_;
+    was_behind_ = std::ranges::max(survivors.words) > ended_;
+    if (was_behind_) ++ended_;
     else if (losses == losses_) throw;  // what broke it would break it again
-    return others_have_ended;
+    return was_behind_;
   }
 }
 

@@ -40,9 +40,10 @@ class SurvivingGroups {
   int group() const { return group_; }
   int ranks_of_group() const { return of_group_; }
 
-  // See Communicator::attempt(), which calls this for ranks() and axis(). An attempt inside another one is part of it.
-  // Throws where this rank's own group has lost a rank, where nobody was lost, and what f throws otherwise; an
-  // AgreedError, which all ranks throw, once all have it.
+  // See Communicator::attempt(), which calls this for ranks() and axis(). What is begun there between two attempts may
+  // fail on some ranks alone; it is waited for in an attempt, and begun again in it where losses() has changed. An
+  // attempt inside another one is part of it. Throws where this rank's own group has lost a rank, where nobody was
+  // lost, and what f throws otherwise; an AgreedError, which all ranks throw, once all have it.
   void attempt(const std::function<void()>& f);
   // Called on every rank that is left, for each group that is lost; asks for no collective.
   void when_lost(std::function<void(const LostGroup&)> tell) { tell_ = std::move(tell); }
@@ -60,8 +61,9 @@ class SurvivingGroups {
   std::unique_ptr<Ranks> ranks_, axis_;
   std::vector<bool> is_there_;  // by group
   std::function<void(const LostGroup&)> tell_;
-  bool is_inside_ = false;
-  std::int64_t ended_ = 0;  // attempts
+  bool is_inside_ = false;   // an attempt
+  bool was_behind_ = false;  // in the attempt before the one that comes next
+  std::int64_t ended_ = 0;   // attempts
   std::int64_t losses_ = 0;
 };
 

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <map>
 
+#include "keel/dist/comm/agreement.h"
 #include "keel/dist/comm/decorators.h"
 #include "keel/dist/parallel/deal_by_cost.h"
 #include "keel/dist/parallel/fast_components.h"
@@ -174,7 +175,7 @@ std::vector<double> stepped(Communicator& direct, const StrategyMaker& make, con
   });
   const Context context = testing::context(1);
   std::vector<StrategyUnit> units;
-  for (const std::int64_t count : kUnits) units.push_back({"unit", full(context, {count}, 1), Tensor()});
+  for (const std::int64_t count : kUnits) units.push_back({"unit", kernels::full(context, {count}, 1), Tensor()});
   const auto strategy = make();
   strategy->begin({.units = units, .context = context, .outer = groups.axis()});
   before = asked;
