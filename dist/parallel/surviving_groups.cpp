@@ -39,6 +39,7 @@ SurvivingGroups::SurvivingGroups(Communicator& all, int group)
   lifeline_ = all.lifeline(groups);
   ranks_ = std::make_unique<Ranks>(all.split_apart(0, all.rank()), *this);
   axis_ = std::make_unique<Ranks>(ranks_->split(place_, group_), *this);
+  attempt([] {});  // who is here may go; the others are here, too
 }
 
 SurvivingGroups::~SurvivingGroups() = default;

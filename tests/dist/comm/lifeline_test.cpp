@@ -5,7 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <map>
+#include <latch>
+#include <optional>
 #include <random>
 #include <thread>
 
@@ -44,15 +45,21 @@ std::vector<std::vector<Survivors>> agreed_by(const std::vector<int>& deaths, co
   const auto n = static_cast<int>(deaths.size());
   const ThreadHub hub(n);
   std::vector<std::vector<Survivors>> by_rank(deaths.size());
+  std::latch all_have_agreed(n);  // who goes before is missing to the others
   const auto run = [&](int rank) {
     const auto r = static_cast<std::size_t>(rank);
     const std::unique_ptr<Transport> all = hub.connect(rank);
-    MortalTransport lifeline(all->lifeline(), deaths[r]);
-    Agreement agreement(lifeline, groups, std::chrono::seconds(20));
+    std::optional<MortalTransport> lifeline(std::in_place, all->lifeline(), deaths[r]);
+    std::optional<Agreement> agreement(std::in_place, *lifeline, groups, std::chrono::seconds(20));
     try {
-      for (int i = 0; i < kAgreements; ++i) by_rank[r].push_back(agreement.agree(word_of(rank, i)));
+      for (int i = 0; i < kAgreements; ++i) by_rank[r].push_back(agreement->agree(word_of(rank, i)));
+      all_have_agreed.arrive_and_wait();
+      return;
     } catch (const Dies&) {
     } catch (const Error&) {}  // its group is missing
+    agreement.reset();
+    lifeline.reset();
+    all_have_agreed.count_down();
   };
   std::vector<std::jthread> threads;
   for (int rank = 0; rank < n; ++rank) threads.emplace_back(run, rank);
