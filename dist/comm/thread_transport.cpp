@@ -331,6 +331,7 @@ std::unique_ptr<Transport> ThreadHub::Endpoint::split(int color, int key, Split:
   }
   while (split.groups.empty()) {
     hub_->changed.wait_for(lock, kPatience);
+    if (!split.groups.empty()) break;  // the others have their ends, and count on this one
     hub_->family->check();
     for (int r = 0; r < size(); ++r)
       if (hub_->has_left(r) && !split.members.contains(r))

@@ -49,6 +49,12 @@ RankGroups::RankGroups(Communicator& all, const RankPlace& place, const ShardedO
   axes_.across = &own(axes_.shards.split(neighbour, subgroup));
 }
 
+// As of all ranks, whose failure is another one's then.
+RankGroups::~RankGroups() {
+  if (survivors_ != nullptr && std::uncaught_exceptions() > exceptions_)
+    axes_.shards.fail(concat("rank ", all_.rank(), " has failed"));
+}
+
 Communicator& RankGroups::own(std::unique_ptr<Communicator> communicator) {
   return *owned_.emplace_back(std::move(communicator));
 }

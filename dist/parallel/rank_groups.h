@@ -1,6 +1,7 @@
 #pragma once
 // The communicators of an engine, by axis.
 
+#include <exception>
 #include <memory>
 #include <string>
 #include <vector>
@@ -22,6 +23,9 @@ class RankGroups {
  public:
   // Every rank of `all`, which must outlive it, makes one at its place.
   RankGroups(Communicator& all, const RankPlace& place, const ShardedOptions& options);
+  ~RankGroups();
+  RankGroups(const RankGroups&) = delete;
+  RankGroups& operator=(const RankGroups&) = delete;
 
   const RankPlace& place() const { return place_; }
   const Axes& axes() const { return axes_; }
@@ -41,6 +45,7 @@ class RankGroups {
 
   RankPlace place_;
   std::vector<std::unique_ptr<Communicator>> owned_;
+  const int exceptions_ = std::uncaught_exceptions();
   Communicator& all_;
   SurvivingGroups* survivors_;  // null: all groups end together
   Axes axes_;

@@ -42,7 +42,10 @@ SurvivingGroups::SurvivingGroups(Communicator& all, int group)
   attempt([] {});  // who is here may go; the others are here, too
 }
 
-SurvivingGroups::~SurvivingGroups() = default;
+// One that ends by an exception, whose reason its caller tells, does not let the others wait for it.
+SurvivingGroups::~SurvivingGroups() {
+  if (std::uncaught_exceptions() > exceptions_) ranks_->fail(concat("rank ", ranks_->rank(), " has failed"));
+}
 
 Communicator& SurvivingGroups::ranks() { return *ranks_; }
 

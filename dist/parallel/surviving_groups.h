@@ -7,6 +7,7 @@
 // middle, the ranks tell each other how many attempts they have ended, and who is one behind has ended it, too.
 
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -65,6 +66,7 @@ class SurvivingGroups {
   bool was_behind_ = false;  // in the attempt before the one that comes next
   std::int64_t ended_ = 0;   // attempts
   std::int64_t losses_ = 0;
+  const int exceptions_ = std::uncaught_exceptions();
 };
 
 }  // namespace keel
