@@ -44,6 +44,7 @@ Examples:
   keel launch -N 4 --strat zero2-bf16 c.yaml steps=500
   keel launch -N 4 --threads c.yaml            ranks as threads of one process, without MPI
   keel launch -N 4 --tcp c.yaml                ranks as processes without MPI
+  keel launch -N 4 --tcp --keep-going c.yaml outer.on_failure=drop     groups go on without one that dies
   keel launch --hosts a:8,b:8 c.yaml           keel and the data have the same path on each host
   keel launch train c.yaml -N 4                the same as keel launch -N 4 c.yaml
   keel launch -N 2: c.yaml                     a rank for each GPU from the third on, as Python slices
@@ -70,6 +71,7 @@ struct LaunchArguments {
   SupervisionWish supervision;
   bool threads = false, dry_run = false;
   bool tcp = false;
+  bool keeps_going = false;
   bool is_rank = false;  // this process stands around one rank
   int processes = 0;     // or is the launcher of so many
   std::string meeting;   // which meet those of other machines
@@ -187,6 +189,9 @@ LaunchWish read_wish(const LaunchArguments& arguments) {
   wish.timeout = arguments.timeout;
   wish.binding = parse_binding(arguments.binding);
   wish.threads = arguments.threads;
+  wish.keeps_going = arguments.keeps_going;
+  KEEL_CHECK(!wish.keeps_going || arguments.supervision.restarts == 0,
+             "--keep-going leaves ranks out that die, and --restarts starts all again; give one of them");
   wish.command = arguments.command;
   add_flags(wish, arguments);
   return wish;
@@ -257,9 +262,10 @@ void check_that_it_is_there(const std::string& program) {
 
 int run(LaunchArguments& arguments) {
   if (arguments.processes > 0)
-    return launch_over_tcp(
-        arguments.processes, arguments.hosts.empty() ? std::vector<Host>() : parse_hosts(arguments.hosts),
-        arguments.meeting.empty() ? Machines() : parse_machines(arguments.meeting), arguments.command);
+    return launch_over_tcp(arguments.processes,
+                           arguments.hosts.empty() ? std::vector<Host>() : parse_hosts(arguments.hosts),
+                           arguments.meeting.empty() ? Machines() : parse_machines(arguments.meeting),
+                           arguments.command, arguments.keeps_going);
   if (arguments.is_rank) return run_rank(arguments.command);
   const HeldSignals held;  // for the ranks, though looking for a launcher takes a while
   read_strategy_name(arguments);
@@ -289,6 +295,10 @@ std::vector<Option> launch_options(LaunchArguments* arguments) {
       ranks_as_threads(&arguments->threads),
       {"--tcp", "", &arguments->tcp,
        "Ranks are processes that keel starts itself, by ssh on other hosts, and that find each other over TCP."},
+      {"--keep-going", "", &arguments->keeps_going,
+       "With --tcp, when a rank dies the others go on, as those of a run with outer.on_failure=drop can; the exit code "
+       "is 0 "
+       "where one of them ends well."},
       {"--launcher", "PROGRAM", &arguments->launcher, "The launcher; else the first that is there and fits."},
       {"--bind-to", "PLACE", &arguments->binding,
        "What each rank is bound to: none, core (as many as it has threads), socket or numa. Benchmarks want "

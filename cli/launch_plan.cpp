@@ -161,10 +161,12 @@ Words slurm_words(const Placement& place, const Machine& machine, Binding bindin
   return words;
 }
 
-Words own_words(const Placement& place, const Machines& machines) {
+Words own_words(const Placement& place, const LaunchWish& wish) {
+  const Machines& machines = wish.machines;
   Words words = {"launch", "--processes", std::to_string(place.ranks / machines.count)};
   if (machines.count > 1) add(words, "--meet", concat(machines.number, '/', machines.count, '@', machines.address));
   if (!place.hosts.empty()) add(words, "--hosts", host_list(place.hosts, true));
+  if (wish.keeps_going) add(words, "--keep-going");
   return words;
 }
 
@@ -175,7 +177,7 @@ Words launcher_words(const Placement& place, const Machine& machine, const Launc
     case Launcher::Kind::open_mpi: return open_mpi_words(place, machine, plan, binding, threads);
     case Launcher::Kind::hydra: return hydra_words(place, binding, threads);
     case Launcher::Kind::slurm: return slurm_words(place, machine, binding, threads);
-    case Launcher::Kind::keel: return own_words(place, wish.machines);
+    case Launcher::Kind::keel: return own_words(place, wish);
     default: break;
   }
   KEEL_CHECK(binding == Binding::none, "keel does not know how ", machine.launcher.path,
@@ -276,6 +278,8 @@ LaunchPlan plan_launch(const LaunchWish& wish, const Machine& machine) {
   KEEL_CHECK(!wish.threads || wish.machines.count == 1, "--threads runs all ranks in one process, on one machine");
 
   const bool is_over_tcp = machine.launcher.kind == Launcher::Kind::keel;
+  KEEL_CHECK(!wish.keeps_going || is_over_tcp,
+             "--keep-going is for ranks that keel starts itself, by --tcp; those of MPI and Slurm end together");
   KEEL_CHECK(!is_over_tcp || wish.binding == Binding::none,
              "--bind-to is for ranks that MPI or Slurm starts; leave it or --tcp out");
 

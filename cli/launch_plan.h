@@ -71,6 +71,7 @@ struct LaunchWish {
   std::vector<Host> hosts = {};
   std::string timeout = {};  // seconds; empty: as it is without
   bool threads = false;      // ranks as threads of one process
+  bool keeps_going = false;  // when a rank fails the others go on
   Binding binding = Binding::none;
   bool reports = false;                   // ranks tell the launcher how they end: rank_report.h
   std::vector<std::string> command = {};  // [train] CONFIG.yaml KEY=VALUE..., or PROGRAM and its arguments

@@ -94,7 +94,7 @@ std::vector<std::string> over_ssh(const std::string& host, const Variables& of_r
 
 class Ranks {
  public:
-  explicit Ranks(const std::vector<std::string>& command) : command_(command) {}
+  Ranks(const std::vector<std::string>& command, bool keeps_going) : command_(command), keeps_going_(keeps_going) {}
   ~Ranks() {
     for (const Rank& rank : ranks_) ::close(rank.signals);
   }
@@ -125,7 +125,7 @@ class Ranks {
       if (number == SIGUSR1 || number == SIGUSR2) send(number);
       else if (number == SIGINT || number == SIGTERM || number == SIGHUP) end_all(128 + SIGTERM, Clock::now());
     }
-    return code_;
+    return has_ended_well_ && keeps_going_ ? 0 : code_;
   }
 
  private:
@@ -156,6 +156,11 @@ class Ranks {
       if (::waitpid(rank.process, &status, WNOHANG) != rank.process) return false;
       ::close(rank.signals);
       const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+      has_ended_well_ = has_ended_well_ || code == 0;
+      if (code != 0 && keeps_going_ && !is_a_stop(code)) {
+        if (code_ == 0) code_ = code;
+        return true;
+      }
       // Ranks that stop in order end when they have saved.
       if (code != 0)
         end_all(code, Clock::now() + (is_a_stop(code) ? std::chrono::seconds(30) : std::chrono::seconds(1)));
@@ -181,8 +186,10 @@ class Ranks {
   }
 
   const std::vector<std::string>& command_;
+  const bool keeps_going_;
   std::vector<Rank> ranks_;
-  int code_ = 0;
+  int code_ = 0;  // of the first that has failed
+  bool has_ended_well_ = false;
   std::optional<Clock::time_point> terminate_at_;
   bool was_terminated_ = false;
 };
@@ -190,7 +197,7 @@ class Ranks {
 }  // namespace
 
 int launch_over_tcp(int ranks, const std::vector<Host>& hosts, const Machines& machines,
-                    const std::vector<std::string>& command) {
+                    const std::vector<std::string>& command, bool keeps_going) {
   const HeldSignals held;
   ::signal(SIGPIPE, SIG_IGN);
   std::vector<std::string> places;
@@ -210,7 +217,7 @@ int launch_over_tcp(int ranks, const std::vector<Host>& hosts, const Machines& m
                                                    : own_token;
   std::vector<std::string> around = {own_path(), "launch", "--rank"};
   around.insert(around.end(), command.begin(), command.end());
-  Ranks started(around);
+  Ranks started(around, keeps_going);
   for (int rank = 0; rank < ranks; ++rank)
     started.start(places[static_cast<std::size_t>(rank)],
                   {{"KEEL_RANK", std::to_string(machines.number * ranks + rank)},

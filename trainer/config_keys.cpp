@@ -74,7 +74,7 @@ std::vector<StrategyEntry> all_strategies(std::span<const StrategyEntry> own) {
       complain("its name is taken, or is none");
     if (!entry.make) complain("nothing makes it");
     for (const KeyRow& row : entry.rows)
-      if (!row.key.starts_with("outer.") || row.key == "outer.type")
+      if (!row.key.starts_with("outer.") || row.key == "outer.type" || row.key == "outer.on_failure")
         complain(concat("the key ", row.key, " is not one of its own in the section outer"));
     all.push_back(entry);
   }

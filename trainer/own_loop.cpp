@@ -37,7 +37,8 @@ struct MicroBatch::Step {
     check_agreement(*ranks, concat(source->fingerprint(), '\n', source->steps(), " steps"),
                     "ranks have different data");
     loader.emplace(StepLoader::Site{.source = source,
-                                    .ranks = *ranks,
+                                    .rank = ranks->rank(),
+                                    .ranks = ranks->size(),
                                     .context = engine.context(),
                                     .micro = options.micro,
                                     .micro_batches = most(),

@@ -46,6 +46,18 @@ void RunFiles::take() {
                                                    "' has no locks; start no second run in this folder"));
 }
 
+void RunFiles::take_over() {
+  constexpr int kTries = 100;
+  for (int tries = 1;; ++tries) {
+    try {
+      return take();
+    } catch (const Error&) {
+      if (tries == kTries) throw;
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+  }
+}
+
 void RunFiles::begin(std::string config, std::vector<std::pair<std::string, std::string>> files,
                      std::optional<std::int64_t> step) {
   const bool was_there = lock_.has_value();

@@ -25,6 +25,8 @@ class RunFiles {
   // Where the folder is there: locks it until the end, and gives checkpoints of a killed session their names again. A
   // folder that another session has is an Error that names it; a file system without locks is a warning.
   void take();
+  // Locks the folder of a run that goes on without the rank that had it, whose lock may be there for a moment longer.
+  void take_over();
   // Makes the folder where there is none, takes it, removes what killed sessions left, and writes what a run begins
   // with. `step`: of the checkpoint that it goes on from, if any. A run that came there after take() is an Error.
   // `files`: of the task (keel/tasks/task.h, Data); where an earlier session was there, it leaves none that are empty.

@@ -72,14 +72,21 @@ RunStacks::RunStacks(const Site& site, const std::optional<Checkpoint>& resume)
     if (!resume && site.ranks.rank() == 0) check_shapes_of_weights(models_);
   });
   Config& config = site.config;
+  if (site.survivors != nullptr && !models_.frozen().empty())
+    throw Error(
+        "outer.on_failure=drop is not offered for tasks with frozen models, whose weights are divided among the "
+        "ranks of all groups",
+        ErrorKind::unsupported);
   config.strategy.precision = decide_precision(config, site.context, models_.main(), resume, site.observer, site.ranks);
   check_memory(config, models_, site.ranks, site.context);
   device_ranks_.emplace(config, site.context, site.ranks);
   trace_.emplace(**device_ranks_, config);
-  stacks_.emplace(
-      StackSite{
-          .config = config, .context = site.context, .ranks = trace_->ranks(), .micro_batches = site.micro_batches},
-      models_, site.ranks);
+  stacks_.emplace(StackSite{.config = config,
+                            .context = site.context,
+                            .ranks = trace_->ranks(),
+                            .micro_batches = site.micro_batches,
+                            .survivors = site.survivors},
+                  models_, site.ranks);
   for (const auto& stack : stacks_->trained()) tell_once(LogLevel::warning, stack->warning());
   for (const std::string& note : site.task.notes()) tell_once(LogLevel::warning, note);
   for (const auto& stack : stacks_->trained()) tell_once(LogLevel::info, stack->note());

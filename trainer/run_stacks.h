@@ -27,7 +27,8 @@ class RunStacks {
     TaskBase& task;
     Communicator& ranks;
     TrainObserver& observer;
-    std::int64_t micro_batches;  // of a step, at most
+    std::int64_t micro_batches;            // of a step, at most
+    SurvivingGroups* survivors = nullptr;  // null: all groups end together
   };
   // Decides the precision, checks that all models fit into memory together, and makes their stacks. All of the site
   // outlives this. Every rank calls it. Says what is to be told of stacks. `resume`: what the run goes on from.

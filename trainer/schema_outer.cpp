@@ -23,6 +23,18 @@ std::vector<SchemaRow> outer_rows(std::span<const StrategyEntry> entries) {
                                .help = kept(std::move(help)),
                                .choices = kept(std::move(names)),
                                .on_resume = ResumeRule::warns}};
+  rows.push_back({.key = "outer.on_failure",
+                  .type = KeyType::choice,
+                  .standard = "stop",
+                  .help =
+                      "What becomes of the other groups when a rank dies. stop: all end. drop: its group ends, and the "
+                      "others go on without it, for ranks on processors that are threads or connected by TCP; see "
+                      "docs/comm.md.",
+                  .choices = "stop|drop",
+                  .when_key = "outer.type",
+                  .when_values = "none",
+                  .when_other = true,
+                  .on_resume = ResumeRule::ignores});
   // Rows of one key stand together.
   for (const StrategyEntry& entry : entries)
     for (KeyRow row : entry.rows) {

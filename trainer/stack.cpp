@@ -14,6 +14,7 @@ namespace {
 ShardedOptions trained_options(const StackSite& site, Module& model, const std::string& name, int first_subject) {
   ShardedOptions options = engine_options(site.config, site.micro_batches, model);
   options.name = name;
+  options.survivors = site.survivors;
   options.first_subject = first_subject;
   return options;
 }

@@ -20,8 +20,9 @@ struct Config;
 struct StackSite {
   const Config& config;  // whose precision has been decided
   const Context& context;
-  Communicator& ranks;             // that the engine uses
-  std::int64_t micro_batches = 1;  // calls of backward between two updates, at most
+  Communicator& ranks;                   // that the engine uses
+  std::int64_t micro_batches = 1;        // calls of backward between two updates, at most
+  SurvivingGroups* survivors = nullptr;  // see ShardedOptions
 };
 
 class Stack {

@@ -17,8 +17,7 @@ StepLoader::StepLoader(const Site& site, std::int64_t step) : site_(site), step_
 
 std::vector<Rows> StepLoader::divide(std::int64_t step) const {
   const std::int64_t of_each = site_.virtual_ranks;
-  return divide_rows_in_turn(site_.source->rows(step), site_.micro, site_.ranks.rank(), site_.ranks.size() * of_each,
-                             of_each);
+  return divide_rows_in_turn(site_.source->rows(step), site_.micro, site_.rank, site_.ranks * of_each, of_each);
 }
 
 std::int64_t StepLoader::count(std::int64_t step) const { return std::ssize(divide(step)); }

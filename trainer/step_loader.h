@@ -17,7 +17,7 @@ class StepLoader {
  public:
   struct Site {
     std::shared_ptr<const BatchSource> source;
-    const Communicator& ranks;
+    int rank = 0, ranks = 1;         // which share of the rows this one is of how many
     const Context& context;          // where batches are computed with
     std::int64_t micro = 1;          // rows of a micro-batch, at most
     std::int64_t micro_batches = 1;  // of a step, at most

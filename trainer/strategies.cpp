@@ -38,7 +38,8 @@ OuterStepOptions diloco_of(const Settings& settings) {
   return {.every = settings.integer("outer.every"),
           .rate = settings.number("outer.rate"),
           .momentum = settings.number("outer.momentum"),
-          .nesterov = true};
+          .nesterov = true,
+          .repeats = drops_groups(settings)};
 }
 
 }  // namespace
@@ -48,7 +49,10 @@ std::span<const StrategyEntry> keel_strategies() {
       {.name = "local_sgd",
        .summary = "all groups get the mean of their weights (Stich 2018)",
        .rows = {every("16")},
-       .make = [](const Settings& s) { return make_outer_steps({.every = s.integer("outer.every")}); }},
+       .make =
+           [](const Settings& s) {
+             return make_outer_steps({.every = s.integer("outer.every"), .repeats = drops_groups(s)});
+           }},
       {.name = "diloco",
        .summary =
            "how far the weights have come, in the mean, is the gradient of a step of SGD with Nesterov's momentum "
@@ -155,6 +159,10 @@ std::span<const StrategyEntry> keel_strategies() {
            }},
   };
   return entries;
+}
+
+bool drops_groups(const Settings& settings) {
+  return settings.text("outer.type") != "none" && settings.text("outer.on_failure") == "drop";
 }
 
 const StrategyEntry* find_strategy(std::span<const StrategyEntry> entries, std::string_view name) {

@@ -26,6 +26,9 @@ struct StrategyEntry {
 // keel's own, in the order of documentation.
 std::span<const StrategyEntry> keel_strategies();
 
+// Whether groups go on when others are lost: outer.on_failure.
+bool drops_groups(const Settings& settings);
+
 // Null: there is none of this name.
 const StrategyEntry* find_strategy(std::span<const StrategyEntry> entries, std::string_view name);
 

@@ -15,7 +15,8 @@ TaskStacks::TaskStacks(const StackSite& site, const StackModels& models, Communi
     const StackSite own{.config = configs_.back(),
                         .context = site_.context,
                         .ranks = site_.ranks,
-                        .micro_batches = site_.micro_batches * model.passes};
+                        .micro_batches = site_.micro_batches * model.passes,
+                        .survivors = site_.survivors};
     trained_.push_back(std::make_unique<Stack>(own, *model.module, model.name, subject));
     subject += static_cast<int>(trained_.back()->engine().units().size());
   }

@@ -11,6 +11,7 @@
 #include "keel/trainer/data_fingerprint.h"
 #include "keel/trainer/group_rates.h"
 #include "keel/trainer/length.h"
+#include "keel/trainer/lost_groups.h"
 #include "keel/trainer/make_steps.h"
 #include "keel/trainer/make_task.h"
 #include "keel/trainer/own_callbacks.h"
@@ -52,30 +53,32 @@ class Run {
  public:
   Run(const Config& config, TrainObserver& observer, Communicator& ranks, const Callbacks& callbacks)
       : config_(config),
-        ranks_(ranks),
+        survivors_(groups_that_may_be_lost(config, ranks)),
+        ranks_(survivors_ ? survivors_->ranks() : ranks),
         trackers_(observer),
         observer_(trackers_),
         folder_(config.run),
         files_(folder_, observer_),
-        context_(agreed(ranks, [&] { return make_context(config, ranks, log_of(observer_)); })),
-        task_(agreed(ranks, [&] { return make_task(config, context_.host(), {}, reading_of(observer, ranks)); })),
-        data_(agreed(ranks, [&] { return open_training_data(config_, *task_); })),
-        micro_batches_(agreed(ranks, [&] { return planned_micro_batches(config, ranks.size()); })),
+        context_(agreed(ranks_, [&] { return make_context(config, ranks_, log_of(observer_)); })),
+        task_(agreed(ranks_, [&] { return make_task(config, context_.host(), {}, reading_of(observer, ranks_)); })),
+        data_(agreed(ranks_, [&] { return open_training_data(config_, *task_); })),
+        micro_batches_(agreed(ranks_, [&] { return planned_micro_batches(config, ranks.size()); })),
         resume_(find_beginning()) {
-    check_agreement(ranks, to_yaml(config), "ranks were given different configurations");
-    check_same_data(config_, *data_.training, observer_, ranks);
+    check_agreement(ranks_, to_yaml(config), "ranks were given different configurations");
+    check_same_data(config_, *data_.training, observer_, ranks_);
     stacks_.emplace(RunStacks::Site{.config = config_,
                                     .context = context_,
                                     .task = *task_,
-                                    .ranks = ranks,
+                                    .ranks = ranks_,
                                     .observer = observer_,
-                                    .micro_batches = micro_batches_},
+                                    .micro_batches = micro_batches_,
+                                    .survivors = survivors_.get()},
                     resume_);
     tell_once(LogLevel::info, data_.note);
     stacks_->load(folder_, data_, resume_);
     if (resume_) state_ = resume_->state;
     stacks_->trace().begin(state_.step);
-    together(ranks, [&] {
+    together(ranks_, [&] {
       Callbacks all = own_callbacks(config_);
       all.insert(all.end(), callbacks.begin(), callbacks.end());
       callbacks_.emplace(std::move(all),
@@ -98,7 +101,7 @@ class Run {
     loop.steps = config_.steps;
     loop.units = state_.tokens;
     loop.rate_factor = state_.rate_factor;
-    if (ranks.size() == 1) tell_once(LogLevel::info, single_process_note(config.strategy));
+    if (ranks_.size() == 1) tell_once(LogLevel::info, single_process_note(config.strategy));
   }
 
   TrainResult operator()() {
@@ -108,6 +111,7 @@ class Run {
     RunEvaluation{config_, *task_, data_, engine(), ranks_}.try_some();
     write_description();
     begin_callbacks();
+    if (survivors_) survivors_->when_lost([this](const LostGroup& lost) { go_on_without(lost); });
     checkpoints_->begin();
     steps_ = make_steps({.config = config_,
                          .task = *task_,
@@ -166,17 +170,32 @@ class Run {
   }
 
   void write_description() {
+    const std::optional<std::int64_t> step = resume_ ? std::optional(state_.step) : std::nullopt;
     together(ranks_, [&] {
-      if (!is_first()) return;
-      auto files = data_.files;
-      files.insert(files.end(), data_.derived.begin(), data_.derived.end());
-      files_.begin(to_yaml(config_), std::move(files), resume_ ? std::optional(state_.step) : std::nullopt);
+      if (is_first()) begin_files(step);
     });
     together(ranks_, [&] {
       observer_.open(folder_.log(ranks_.rank()));
-      if (is_first())
-        trackers_.begin(config_, ranks_.size(), resume_ ? std::optional(state_.step) : std::nullopt, observer_);
+      if (is_first()) trackers_.begin(config_, ranks_.size(), step, observer_);
     });
+  }
+
+  void begin_files(std::optional<std::int64_t> step) {
+    auto files = data_.files;
+    files.insert(files.end(), data_.derived.begin(), data_.derived.end());
+    files_.begin(to_yaml(config_), std::move(files), step);
+  }
+
+  // On the ranks that are left of a group's loss. Where the first one has gone, another takes over what that one
+  // writes.
+  void go_on_without(const LostGroup& lost) {
+    if (is_first() && !files_.has_begun()) {
+      files_.take_over();
+      begin_files(state_.step);
+    }
+    const std::int64_t step = callbacks_->loop().step;
+    tell_once(LogLevel::warning, message_of(lost, step));
+    report_->tell_values(step, record_of(lost));
   }
 
   void begin_callbacks() {
@@ -200,7 +219,7 @@ class Run {
     tell_once(LogLevel::warning, stacks_->trace().finish(state_.step, ranks_, folder_));
     together(ranks_, [&] { result_.peak_resident_bytes = report_->tell_memory(state_.step); });
     if (result_.end != TrainEnd::stopped) outcomes_->check_some_step_was_taken();
-    saves_->save_the_last();
+    ranks_.attempt([&] { saves_->save_the_last(); });
   }
 
   void end_by(TrainEnd end) {
@@ -225,7 +244,7 @@ class Run {
     if (last) confirm();
     if (evaluates) saves |= evaluate_now().save;
     const bool ends = last || has_ended_;
-    if (saves && !ends) saves_->save();
+    if (saves && !ends) ranks_.attempt([&] { saves_->save(); });
     if (copies && !ends) saves_->copy();
     if (ends_epoch(state_.step)) tell_epoch("epoch_end", &Callback::epoch_end);
     if (ends) return;
@@ -309,7 +328,8 @@ class Run {
     try {
       use_averages(true);
       callbacks_->tell("evaluation_begin", &Callback::evaluation_begin);
-      const EvalReport report = evaluation.run(state_.step, config_.eval.batches);
+      EvalReport report;
+      ranks_.attempt([&] { report = evaluation.run(state_.step, config_.eval.batches); });
       stacks_->release_frozen();
       result_.evaluation = report;
       LoopState& loop = callbacks_->loop();
@@ -332,9 +352,10 @@ class Run {
     return agreed;
   }
 
-  Config config_;  // with the precision that was chosen
-  Communicator& ranks_;
-  RunTrackers trackers_;  // of the first rank
+  Config config_;                               // with the precision that was chosen
+  std::unique_ptr<SurvivingGroups> survivors_;  // where groups go on when others are lost; goes last
+  Communicator& ranks_;                         // that are left
+  RunTrackers trackers_;                        // of the first rank
   RankLog observer_;
   RunFolder folder_;
   RunFiles files_;  // of the first rank

@@ -48,7 +48,8 @@ void TrainingSteps::load_from(std::int64_t step) {
   // loaded.
   const bool alone = parts_.ranks.size() == 1;
   loader_.emplace(StepLoader::Site{.source = parts_.loader,
-                                   .ranks = parts_.ranks,
+                                   .rank = parts_.engine.rank(),
+                                   .ranks = parts_.engine.size(),
                                    .context = context_,
                                    .micro = parts_.micro,
                                    .micro_batches = alone ? 1 : parts_.engine.options().micro_batches * virtual_ranks_,
@@ -73,7 +74,7 @@ TrainingSteps::Turn TrainingSteps::next(StepFlags flags) {
     run_micro_batches(pending);
     flags = look_ahead(flags);
     // Before the update, so that it does not stand behind the parameters that travel then.
-    if (!context_.stream().is_asynchronous())
+    if (!context_.stream().is_asynchronous() && !survives())
       told.emplace(parts_.ranks, note_of(pending, flags), sums_of(pending), virtual_ranks_);
     tell([](StepWatcher& watcher) { watcher.before_optimizer_step(); });
     std::optional<TraceScope> span;
@@ -82,7 +83,7 @@ TrainingSteps::Turn TrainingSteps::next(StepFlags flags) {
   }
   ++step_;
   tell([](StepWatcher& watcher) { watcher.after_optimizer_step(); });
-  if (told) return conclude(pending, *told);
+  if (told) return conclude(pending, hear(*told));
   const std::optional<Pending> before = std::exchange(pending_, std::move(pending));
   return context_.stream().is_asynchronous() ? conclude(before, flags) : finish(flags);
 }
@@ -93,8 +94,7 @@ TrainingSteps::Turn TrainingSteps::finish(StepFlags flags) {
 
 TrainingSteps::Turn TrainingSteps::ask(StepFlags flags) {
   const StepFlags asked = {.stop = flags.stop, .late = flags.late, .failed = flags.failed, .wishes = flags.wishes};
-  GatheringOfNotes told(parts_.ranks, {.flags = asked}, {});
-  return turn_of(hear(told).notes);
+  return turn_of(gather({.flags = asked}, {}).notes);
 }
 
 StepFlags TrainingSteps::look_ahead(StepFlags flags) {
@@ -126,7 +126,8 @@ void TrainingSteps::begin_totals() {
   for (std::size_t first = 0; first < taken_.size(); first += of_virtual_rank())
     std::ranges::copy(sum_weights(weights_, std::span(taken_).subspan(first, of_virtual_rank())),
                       std::back_inserter(mine));
-  totals_.emplace(parts_.ranks, mine, virtual_ranks_);
+  if (survives()) parts_.ranks.attempt([&] { summed_ = GatheringOfSums(parts_.ranks, mine, virtual_ranks_).wait(); });
+  else totals_.emplace(parts_.ranks, mine, virtual_ranks_);
 }
 
 // Every evaluation sees the same batches and draws the same random numbers, so that the loss is a function of the
@@ -207,9 +208,10 @@ void TrainingSteps::agree_on_terms(const Loss& loss, Pending& pending) {
     weights_ = weights_of(loss);
     if (weights_.size() > 1) begin_totals();
   }
-  if (!totals_) return;
+  if (!totals_ && !summed_) return;
   const Stopwatch watch(waited_ms_);
-  pending.totals = WeightTotals(weights_, std::exchange(totals_, std::nullopt)->wait());
+  pending.totals = WeightTotals(
+      weights_, summed_ ? *std::exchange(summed_, std::nullopt) : std::exchange(totals_, std::nullopt)->wait());
 }
 
 void TrainingSteps::check_same_terms(std::size_t index, const Loss& loss, const Pending& pending) const {
@@ -250,6 +252,15 @@ std::vector<double> TrainingSteps::sums_of(const Pending& pending) const {
   return sums;
 }
 
+StepNotes TrainingSteps::gather(const StepNote& note, std::span<const double> sums) {
+  StepNotes all;
+  parts_.ranks.attempt([&] {
+    GatheringOfNotes told(parts_.ranks, note, sums, virtual_ranks_);
+    all = hear(told);
+  });
+  return all;
+}
+
 StepNotes TrainingSteps::hear(GatheringOfNotes& told) {
   const Stopwatch watch(waited_ms_);
   return told.wait();
@@ -279,12 +290,10 @@ void TrainingSteps::check_notes(const Pending& pending, const std::vector<StepNo
 
 TrainingSteps::Turn TrainingSteps::conclude(const std::optional<Pending>& under_way, StepFlags flags) {
   if (!under_way) return parts_.ranks.size() == 1 ? Turn{{}, flags, {}, flags.failed ? 0 : -1} : Turn{};
-  GatheringOfNotes told(parts_.ranks, note_of(*under_way, flags), sums_of(*under_way), virtual_ranks_);
-  return conclude(*under_way, told);
+  return conclude(*under_way, gather(note_of(*under_way, flags), sums_of(*under_way)));
 }
 
-TrainingSteps::Turn TrainingSteps::conclude(const Pending& pending, GatheringOfNotes& told) {
-  const StepNotes all = hear(told);
+TrainingSteps::Turn TrainingSteps::conclude(const Pending& pending, const StepNotes& all) {
   Turn turn = turn_of(all.notes);
   check_notes(pending, all.notes);
   const std::vector<TermKind>& kinds = pending.micro_batches.front().loss.kinds();  // with the factors of this step

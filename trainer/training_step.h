@@ -96,10 +96,13 @@ class TrainingSteps final : public RunSteps {
   StepNote note_of(const Pending& pending, const StepFlags& flags) const;
   // Of each virtual rank of this one.
   std::vector<double> sums_of(const Pending& pending) const;
-  // What the others have told.
+  // What all ranks tell.
+  StepNotes gather(const StepNote& note, std::span<const double> sums);
   StepNotes hear(GatheringOfNotes& told);
+  // Whether groups go on when others are lost, so that what is told is an attempt.
+  bool survives() const { return parts_.engine.options().survivors != nullptr; }
   Turn conclude(const std::optional<Pending>& under_way, StepFlags flags);
-  Turn conclude(const Pending& pending, GatheringOfNotes& told);
+  Turn conclude(const Pending& pending, const StepNotes& all);
   void check_loss(const Pending& pending, std::size_t micro_batch);
   void check_same_terms(std::size_t index, const Loss& loss, const Pending& pending) const;
   void check_notes(const Pending& pending, const std::vector<StepNote>& all);
@@ -121,8 +124,9 @@ class TrainingSteps final : public RunSteps {
   // Of the losses of this session: what ranks have in common, and the weights of their terms.
   std::vector<TermKind> kinds_;
   std::vector<std::string> weights_;
-  std::optional<GatheringOfSums> totals_;  // on their way
-  std::optional<StepLoader> loader_;       // last: its threads use the others
+  std::optional<GatheringOfSums> totals_;      // on their way
+  std::optional<std::vector<double>> summed_;  // which have come, where groups may be lost
+  std::optional<StepLoader> loader_;           // last: its threads use the others
 };
 
 }  // namespace keel

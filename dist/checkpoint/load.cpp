@@ -48,10 +48,11 @@ void load_groups(const ExtentReader& reader, const Manifest& manifest, Sharded& 
     });
     engine.adopt_weights();
   } else if (ranks.rank() == 0) {
-    engine.context().log(LogLevel::warning,
-                         concat("the checkpoint is of ", saved, " groups of ranks, and there are ", engine.groups(),
-                                ": all go on from the weights of the first, without what the others have learnt since "
-                                "the last outer step"));
+    engine.context().log(
+        LogLevel::warning,
+        concat("the checkpoint is of ", saved, saved == 1 ? " group" : " groups", " of ranks, and there are ",
+               engine.groups(), ": all go on from the weights of the first",
+               saved == 1 ? "" : ", without what the others have learnt since the last outer step"));
   }
   engine.adopt_strategy_state();
 }

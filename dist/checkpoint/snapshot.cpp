@@ -92,7 +92,7 @@ std::vector<Section> sections_of(const Sharded& engine, FileNumber number, std::
                         file_name("compression", engine.rank(), engine.size()),
                         engine.compression_state(),
                         {{"format", "keel"}}});
-  if (engine.groups() > 1 && engine.group() == 0 && engine.holds_group_parts())
+  if (engine.has_strategy() && engine.group() == 0 && engine.holds_group_parts())
     sections.push_back({"strategy",
                         file_name("strategy", engine.rank(), engine.size()),
                         engine.strategy_state(),

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "keel/dist/comm/collective_table.h"
+#include "keel/dist/comm/lifeline.h"
 #include "keel/dist/comm/regroup.h"
 #include "keel/dist/comm/schedule.h"
 
@@ -240,6 +241,20 @@ void Communicator::barrier() { begin({}).wait(); }
 std::unique_ptr<Communicator> Communicator::regroup(const Regroup& wish) {
   throw Error(
       concat("these ranks cannot use ", wish.algorithm, ": only communicators made of messages have algorithms"),
+      ErrorKind::unsupported);
+}
+
+std::unique_ptr<Communicator> Communicator::split_apart(int /*color*/, int /*key*/) {
+  throw Error(
+      "groups that fail by themselves are offered to ranks whose tensors lie in the processor's memory, and that "
+      "are threads or connected by TCP",
+      ErrorKind::unsupported);
+}
+
+std::unique_ptr<Lifeline> Communicator::lifeline(const std::vector<int>& /*groups*/) {
+  throw Error(
+      "ranks go on without those that have gone where their tensors lie in the processor's memory, and they are "
+      "threads or connected by TCP",
       ErrorKind::unsupported);
 }
 

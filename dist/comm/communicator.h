@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -95,6 +96,12 @@ struct Traffic {
   std::int64_t control = 0;        // signatures; in neither of the two
   std::int64_t collectives = 0;    // asked for
   std::int64_t sent() const { return inside_node + between_nodes; }
+  void add(const Traffic& more) {
+    inside_node += more.inside_node;
+    between_nodes += more.between_nodes;
+    control += more.control;
+    collectives += more.collectives;
+  }
 };
 
 // One of several messages: x goes to the peer, or comes from it.
@@ -106,6 +113,7 @@ struct PeerMessage {
 };
 
 struct Regroup;  // keel/dist/comm/regroup.h
+class Lifeline;  // keel/dist/comm/lifeline.h
 
 // A group of ranks as one of them sees it. It and all that were split off from it are for one thread at a time.
 class Communicator {
@@ -165,6 +173,19 @@ class Communicator {
   // A further communicator of the same ranks, in their order, that advances together with this one. Every rank calls
   // it. An Error where the communicator is not made of messages.
   virtual std::unique_ptr<Communicator> regroup(const Regroup& wish);
+  // The same as split(), but what fails in one of these groups, or the end of one of its ranks, is a failure of that
+  // group and of those split off from it alone. An Error of kind unsupported where ranks end together, as processes of
+  // MPI do, and between devices.
+  virtual std::unique_ptr<Communicator> split_apart(int color, int key);
+  // By which the ranks that are left agree on who they are, once others have gone: groups[r] is the group of rank r,
+  // which goes as a whole. Every rank calls it; the same Error.
+  virtual std::unique_ptr<Lifeline> lifeline(const std::vector<int>& groups);
+  // Runs f, of which all collectives are among these ranks and nothing that lasts is written before they have
+  // succeeded. Where ranks may be lost (keel/dist/parallel/surviving_groups.h), those that are left run it again if one
+  // was lost meanwhile; otherwise once.
+  virtual void attempt(const std::function<void()>& f) { f(); }
+  // How often ranks were lost so far; then rank() and size() are others than before, and what was under way has failed.
+  virtual std::int64_t losses() const { return 0; }
   // Memory that this communicator handles best. Every rank asks for as much, in the same order, and all take part.
   virtual Tensor allocate(const Context& context, std::int64_t count, DType dtype, Purpose purpose);
   virtual Traffic traffic() const = 0;

@@ -52,6 +52,10 @@ std::unique_ptr<Communicator> WatchedCommunicator::split(int color, int key) {
   return std::unique_ptr<Communicator>(new WatchedCommunicator(inner_.split(color, key), *this));
 }
 
+std::unique_ptr<Communicator> WatchedCommunicator::split_apart(int color, int key) {
+  return std::unique_ptr<Communicator>(new WatchedCommunicator(inner_.split_apart(color, key), *this));
+}
+
 DelayedCommunicator::DelayedCommunicator(Communicator& inner, std::uint64_t seed, std::chrono::microseconds longest)
     : WatchedCommunicator(inner, [=, rank = inner.rank()](std::int64_t number, const Collective&) {
         const PhiloxWords words = stream_block({static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(rank)},

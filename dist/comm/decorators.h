@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "keel/dist/comm/communicator.h"
+#include "keel/dist/comm/lifeline.h"
 
 namespace keel {
 
@@ -20,7 +21,11 @@ class CommunicatorDecorator : public Communicator {
   Work begin(const Collective& collective) override { return inner_.begin(collective); }
   void poll() override { inner_.poll(); }
   std::unique_ptr<Communicator> split(int color, int key) override { return inner_.split(color, key); }
+  std::unique_ptr<Communicator> split_apart(int color, int key) override { return inner_.split_apart(color, key); }
   std::unique_ptr<Communicator> regroup(const Regroup& wish) override { return inner_.regroup(wish); }
+  std::unique_ptr<Lifeline> lifeline(const std::vector<int>& groups) override { return inner_.lifeline(groups); }
+  void attempt(const std::function<void()>& f) override { inner_.attempt(f); }
+  std::int64_t losses() const override { return inner_.losses(); }
   Tensor allocate(const Context& context, std::int64_t count, DType dtype, Purpose purpose) override {
     return inner_.allocate(context, count, dtype, purpose);
   }
@@ -51,7 +56,7 @@ class CorruptedCommunicator : public CommunicatorDecorator {
 };
 
 // Calls back before each collective with its number, counted together with those of the communicators that are split
-// off; what the callback throws, this rank throws.
+// off, but for those of a lifeline; what the callback throws, this rank throws.
 class WatchedCommunicator : public CommunicatorDecorator {
  public:
   using Callback = std::function<void(std::int64_t number, const Collective& collective)>;
@@ -59,6 +64,7 @@ class WatchedCommunicator : public CommunicatorDecorator {
       : CommunicatorDecorator(inner), callback_(std::move(callback)) {}
   Work begin(const Collective& collective) override;
   std::unique_ptr<Communicator> split(int color, int key) override;
+  std::unique_ptr<Communicator> split_apart(int color, int key) override;
 
  private:
   WatchedCommunicator(std::unique_ptr<Communicator> inner, const WatchedCommunicator& parent)

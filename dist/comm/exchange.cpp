@@ -36,28 +36,34 @@ std::vector<std::vector<std::byte>> Gathering::wait() {
 
 std::vector<std::string> gather_texts(Communicator& communicator, const std::string& mine) {
   if (communicator.size() == 1) return {mine};
-  const std::vector<std::uint64_t> lengths = gather_values<std::uint64_t>(communicator, mine.size());
-  std::vector<std::byte> bytes(*std::max_element(lengths.begin(), lengths.end()));
-  std::copy_n(reinterpret_cast<const std::byte*>(mine.data()), mine.size(), bytes.begin());
   std::vector<std::string> texts;
-  for (const std::vector<std::byte>& theirs : gather_bytes(communicator, bytes))
-    texts.emplace_back(reinterpret_cast<const char*>(theirs.data()), lengths[texts.size()]);
+  communicator.attempt([&] {
+    texts.clear();
+    const std::vector<std::uint64_t> lengths = gather_values<std::uint64_t>(communicator, mine.size());
+    std::vector<std::byte> bytes(*std::max_element(lengths.begin(), lengths.end()));
+    std::copy_n(reinterpret_cast<const std::byte*>(mine.data()), mine.size(), bytes.begin());
+    for (const std::vector<std::byte>& theirs : gather_bytes(communicator, bytes))
+      texts.emplace_back(reinterpret_cast<const char*>(theirs.data()), lengths[texts.size()]);
+  });
   return texts;
 }
 
 std::string broadcast_text(Communicator& communicator, const std::string& text, int root) {
   if (communicator.size() == 1) return text;
-  const Context host = make_host();
-  std::vector<std::byte> length(sizeof(std::uint64_t));
-  const std::uint64_t mine = text.size();
-  std::memcpy(length.data(), &mine, sizeof mine);
-  communicator.broadcast(alias(host, length), root).wait();
-  std::uint64_t count = 0;
-  std::memcpy(&count, length.data(), sizeof count);
-  std::vector<std::byte> bytes(count);
-  std::copy_n(reinterpret_cast<const std::byte*>(text.data()), std::min<std::size_t>(text.size(), count),
-              bytes.begin());
-  if (count > 0) communicator.broadcast(alias(host, bytes), root).wait();
+  std::vector<std::byte> bytes;
+  communicator.attempt([&] {
+    const Context host = make_host();
+    std::vector<std::byte> length(sizeof(std::uint64_t));
+    const std::uint64_t mine = text.size();
+    std::memcpy(length.data(), &mine, sizeof mine);
+    communicator.broadcast(alias(host, length), root).wait();
+    std::uint64_t count = 0;
+    std::memcpy(&count, length.data(), sizeof count);
+    bytes.assign(count, {});
+    std::copy_n(reinterpret_cast<const std::byte*>(text.data()), std::min<std::size_t>(text.size(), count),
+                bytes.begin());
+    if (count > 0) communicator.broadcast(alias(host, bytes), root).wait();
+  });
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 

@@ -1,6 +1,6 @@
 #pragma once
-// Small values and texts among the ranks of a group, on the processor. Every rank calls each function, which blocks; a
-// Gathering goes on while the rank does something else.
+// Small values and texts among the ranks of a group, on the processor. Every rank calls each function, which blocks,
+// and is an attempt (Communicator::attempt()); a Gathering goes on while the rank does something else.
 
 #include <cstring>
 #include <string>
@@ -25,7 +25,9 @@ class Gathering {
 
 inline std::vector<std::vector<std::byte>> gather_bytes(Communicator& communicator,
                                                         const std::vector<std::byte>& mine) {
-  return Gathering(communicator, mine).wait();
+  std::vector<std::vector<std::byte>> all;
+  communicator.attempt([&] { all = Gathering(communicator, mine).wait(); });
+  return all;
 }
 
 // The values of all ranks, in their order.
@@ -53,7 +55,9 @@ class GatheringOf {
 
 template <class T>
 std::vector<T> gather_values(Communicator& communicator, const T& mine) {
-  return GatheringOf<T>(communicator, mine).wait();
+  std::vector<T> all;
+  communicator.attempt([&] { all = GatheringOf<T>(communicator, mine).wait(); });
+  return all;
 }
 
 // The texts of all ranks, in their order, of any lengths.

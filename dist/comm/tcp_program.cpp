@@ -13,8 +13,6 @@
 namespace keel {
 namespace {
 
-// In place of a family's number: all of them.
-constexpr std::uint64_t kAllFamilies = 0xff;
 constexpr std::size_t kLongestReason = 1'000;
 
 std::string reason_of(int rank, const std::string& text) {
@@ -25,7 +23,6 @@ std::string reason_of(int rank, const std::string& text) {
 constexpr auto kTimeToPart = std::chrono::seconds(1);
 constexpr auto kTimeToHear = std::chrono::milliseconds(100);
 
-std::uint64_t family_of(std::uint64_t group) { return group >> 56 & 0x7f; }
 std::uint64_t without_internal(std::uint64_t group) { return group & ~(std::uint64_t{1} << 63); }
 
 }  // namespace
@@ -45,7 +42,7 @@ TcpProgram::~TcpProgram() {
   } catch (const std::exception&) {}  // the others see that the connections end
 }
 
-bool TcpProgram::has_failed() const { return !failures_.empty() || std::uncaught_exceptions() > exceptions_; }
+bool TcpProgram::has_failed() const { return failures_.size() > survived_ || std::uncaught_exceptions() > exceptions_; }
 
 // A connection that is closed with something unread may take along what was sent last, so ranks wait for each other.
 void TcpProgram::part() {
@@ -178,34 +175,57 @@ void TcpProgram::tell(int rank, const TcpHeader& header, const std::string& text
 
 void TcpProgram::tell_failure(std::uint64_t family, const std::string& reason) {
   if (!failures_.try_emplace(family, reason).second) return;
+  const auto joined = families_.find(family);
   for (int r = 0; r < size(); ++r)
-    if (r != rank_) tell(r, {.kind = TcpHeader::failed, .group = family}, reason, true);
+    if (r != rank_ && (joined == families_.end() || std::ranges::count(joined->second.members, r) > 0))
+      tell(r, {.kind = TcpHeader::failed, .group = family}, reason, true);
 }
 
-void TcpProgram::fail(std::uint64_t group, const std::string& reason) noexcept {
+void TcpProgram::fail(std::uint64_t family, const std::string& reason) noexcept {
+  if (family == kNoFamily) return;
   try {
     look();
-    if (failures_.contains(kAllFamilies)) return;
     const std::string said = reason_of(rank_, reason);
-    tell_failure(family_of(group), said.size() <= kLongestReason ? said : said.substr(0, kLongestReason) + " ...");
+    tell_failure(family, said.size() <= kLongestReason ? said : said.substr(0, kLongestReason) + " ...");
   } catch (const std::exception&) {}  // those who are not told run into their time-outs
 }
 
-std::string TcpProgram::failure(std::uint64_t group) const {
-  for (const std::uint64_t family : {family_of(group), kAllFamilies})
-    if (const auto at = failures_.find(family); at != failures_.end()) return at->second;
-  return {};
+std::string TcpProgram::failure(std::uint64_t family) const {
+  const auto at = failures_.find(family);
+  return at == failures_.end() ? std::string() : at->second;
 }
 
-void TcpProgram::throw_failure(std::uint64_t group) const {
+void TcpProgram::throw_failure(std::uint64_t family) const {
   if (failures_.empty()) return;
-  if (const std::string reason = failure(group); !reason.empty()) throw Error(reason, ErrorKind::peer);
+  if (const std::string reason = failure(family); !reason.empty()) throw Error(reason, ErrorKind::peer);
+}
+
+void TcpProgram::join_family(std::uint64_t family, const std::vector<int>& members) {
+  Family& joined = families_[family];
+  if (joined.groups++ > 0) return;
+  joined.members = members;
+  for (const int member : members) check_end(member, family, members);
+}
+
+void TcpProgram::leave_family(std::uint64_t family) {
+  const auto at = families_.find(family);
+  if (--at->second.groups == 0) families_.erase(at);
+}
+
+bool TcpProgram::is_gone(int rank) const {
+  return rank != rank_ && !connections_[static_cast<std::size_t>(rank)].is_open() && !is_parting_ &&
+         !goodbyes_[static_cast<std::size_t>(rank)];
 }
 
 // A rank whose connection has ended without a goodbye is gone, whatever became of it.
 void TcpProgram::check_end(int rank) {
-  if (connection(rank).is_open() || is_parting_ || goodbyes_[static_cast<std::size_t>(rank)]) return;
-  tell_failure(kAllFamilies, concat("rank ", rank, " is gone"));
+  if (!is_gone(rank)) return;
+  for (const auto& [family, joined] : families_) check_end(rank, family, joined.members);
+}
+
+void TcpProgram::check_end(int rank, std::uint64_t family, const std::vector<int>& members) {
+  if (family != kNoFamily && is_gone(rank) && std::ranges::find(members, rank) != members.end())
+    tell_failure(family, concat("rank ", rank, " is gone"));
 }
 
 void TcpProgram::look_at(int rank) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <functional>
 #include <map>
 #include <thread>
 
@@ -22,7 +23,7 @@ constexpr int kShareOfSleep = 16;
 
 // Ranks of one group, as ranks of the program.
 struct TcpGroup {
-  std::uint64_t id = 0;
+  std::uint64_t id = 0, family = 0;
   int rank = 0;
   std::vector<int> members = {};
   int member(int of_rank) const { return members[static_cast<std::size_t>(of_rank)]; }
@@ -41,9 +42,12 @@ class TcpMessage : public Message {
  protected:
   // Throws where it cannot finish any more.
   void check_peer(bool is_hopeless) const {
-    program_->throw_failure(route_.group);
+    program_->throw_failure(group_->family);
+    if (program_->is_gone(member_)) throw Error(concat("rank ", route_.peer, " is gone"), ErrorKind::peer);
     const auto left = program_->departure(route_.group, member_);
-    if (!left || !is_hopeless || (left->abruptly && Clock::now() - left->when < kTimeToTell)) return;
+    if (!left || !is_hopeless) return;
+    const bool may_yet_tell = left->abruptly && group_->family != TcpProgram::kNoFamily;
+    if (may_yet_tell && Clock::now() - left->when < kTimeToTell) return;
     throw Error(concat("rank ", route_.peer, " has left while rank ", group_->rank, " waits for it"), ErrorKind::peer);
   }
 
@@ -128,30 +132,34 @@ class TcpReceive : public TcpMessage {
 // Reading one connection for news moves its messages, too.
 class TcpAlarm : public Alarm {
  public:
-  TcpAlarm(std::shared_ptr<TcpProgram> program, std::uint64_t group) : program_(std::move(program)), group_(group) {}
+  TcpAlarm(std::shared_ptr<TcpProgram> program, std::uint64_t family) : program_(std::move(program)), family_(family) {}
   std::string heard() override {
     const auto turn = program_->turn();
     program_->look();
-    return program_->failure(group_);
+    return program_->failure(family_);
   }
   void raise(const std::string& reason) noexcept override {
     const auto turn = program_->turn();
-    program_->fail(group_, reason);
+    program_->fail(family_, reason);
   }
 
  private:
   std::shared_ptr<TcpProgram> program_;
-  std::uint64_t group_;
+  std::uint64_t family_;
 };
 
 class TcpEndpoint : public TcpTransport {
  public:
   TcpEndpoint(std::shared_ptr<TcpProgram> program, TcpGroup group)
-      : program_(std::move(program)), group_(std::make_shared<const TcpGroup>(std::move(group))) {}
+      : program_(std::move(program)), group_(std::make_shared<const TcpGroup>(std::move(group))) {
+    const auto turn = program_->turn();
+    program_->join_family(group_->family, group_->members);
+  }
   ~TcpEndpoint() override {
     try {
       const auto turn = program_->turn();
       program_->leave(group_->id, group_->members);
+      program_->leave_family(group_->family);
     } catch (const std::exception&) {}  // the others run into their time-outs
   }
   TcpEndpoint(const TcpEndpoint&) = delete;
@@ -178,7 +186,16 @@ class TcpEndpoint : public TcpTransport {
     program_->let_go();
   }
 
-  std::unique_ptr<Transport> split(int color, int key) override;
+  std::unique_ptr<Transport> split(int color, int key) override {
+    return split(color, key, [this](std::uint64_t) { return group_->family; });
+  }
+  std::unique_ptr<Transport> split_apart(int color, int key) override {
+    return split(color, key, [](std::uint64_t id) { return id; });
+  }
+  std::unique_ptr<Transport> lifeline() override {
+    return split(0, rank(), [](std::uint64_t) { return TcpProgram::kNoFamily; });
+  }
+  std::unique_ptr<Transport> among(const std::vector<int>& members, std::uint32_t number) override;
   std::vector<int> nodes() const override;
   std::optional<SharedAreas> share(std::size_t bytes) override;
   void announce(bool) override {
@@ -189,16 +206,19 @@ class TcpEndpoint : public TcpTransport {
   bool idles_until_news() const override { return !shares_memory_; }
   void fail(const std::string& reason) noexcept override {
     const auto turn = program_->turn();
-    program_->fail(group_->id, reason);
+    program_->fail(group_->family, reason);
   }
-  std::shared_ptr<Alarm> alarm() override { return std::make_shared<TcpAlarm>(program_, group_->id); }
+  std::shared_ptr<Alarm> alarm() override { return std::make_shared<TcpAlarm>(program_, group_->family); }
   void check() override {
     const auto turn = program_->turn();
     program_->look_now_and_then();
-    program_->throw_failure(group_->id);
+    program_->throw_failure(group_->family);
   }
 
  private:
+  // `family_of`: that of the group, by its number.
+  std::unique_ptr<Transport> split(int color, int key, const std::function<std::uint64_t(std::uint64_t)>& family_of);
+
   // What a rank wants of a split.
   struct Wish {
     std::int64_t color, key;
@@ -264,18 +284,31 @@ std::vector<T> TcpEndpoint::exchange(const T& own) {
   }
 }
 
-std::unique_ptr<Transport> TcpEndpoint::split(int color, int key) {
-  const std::uint64_t family = group_->id >> 56;
-  const std::vector<Wish> wishes = exchange(Wish{color, key, program_->next_group(family)});
+std::unique_ptr<Transport> TcpEndpoint::split(int color, int key,
+                                              const std::function<std::uint64_t(std::uint64_t)>& family_of) {
+  const std::vector<Wish> wishes = exchange(Wish{color, key, program_->next_group(group_->id)});
   const auto wish = [&](int r) -> const Wish& { return wishes[static_cast<std::size_t>(r)]; };
   std::vector<int> members;
   for (int r = 0; r < size(); ++r)
     if (wish(r).color == color) members.push_back(r);
   std::stable_sort(members.begin(), members.end(), [&](int a, int b) { return wish(a).key < wish(b).key; });
   TcpGroup made{.id = wish(members.front()).next_group};
+  made.family = family_of(made.id);
   if (members.front() == rank()) program_->count_group();
   made.rank = static_cast<int>(std::find(members.begin(), members.end(), rank()) - members.begin());
   for (const int member : members) made.members.push_back(group_->member(member));
+  return std::make_unique<TcpEndpoint>(program_, std::move(made));
+}
+
+std::unique_ptr<Transport> TcpEndpoint::among(const std::vector<int>& members, std::uint32_t number) {
+  TcpGroup made{.id = TcpProgram::group_among(group_->id, number)};
+  made.family = made.id;
+  made.rank = static_cast<int>(std::ranges::find(members, rank()) - members.begin());
+  for (const int member : members) made.members.push_back(group_->member(member));
+  {
+    const auto turn = program_->turn();
+    program_->survive();
+  }
   return std::make_unique<TcpEndpoint>(program_, std::move(made));
 }
 
@@ -300,6 +333,7 @@ std::vector<std::unique_ptr<TcpTransport>> make_tcp_transports(const TcpOptions&
   std::vector<std::unique_ptr<TcpTransport>> made;
   for (int i = 0; i < n; ++i) {
     TcpGroup all{.id = TcpProgram::first_group(static_cast<std::uint64_t>(i)), .rank = options.rank};
+    all.family = all.id;
     for (int r = 0; r < options.size; ++r) all.members.push_back(r);
     made.push_back(std::make_unique<TcpEndpoint>(program, std::move(all)));
   }

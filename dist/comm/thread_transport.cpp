@@ -42,9 +42,12 @@ struct ThreadHub::Side {
 // Shared by a hub and all that were split off from it: their failure, and all their ranks.
 class ThreadHub::Family {
  public:
+  // Of a lifeline: nothing that is told fails it.
+  explicit Family(bool is_deaf = false) : is_deaf_(is_deaf) {}
+
   void fail(const std::string& reason) {
     const std::lock_guard lock(mutex_);
-    if (!reason_.empty()) return;
+    if (is_deaf_ || !reason_.empty()) return;
     reason_ = reason;
     raised_.store(true, std::memory_order_release);
     for (const std::shared_ptr<Waker>& waker : wakers_) waker->wake();
@@ -58,13 +61,15 @@ class ThreadHub::Family {
     if (raised_.load(std::memory_order_acquire)) throw Error(reason(), ErrorKind::peer);
   }
 
+  bool is_deaf() const { return is_deaf_; }
   // Of a rank of the first group.
-  std::shared_ptr<Waker> add_waker() {
+  void add(const std::shared_ptr<Waker>& waker) {
     const std::lock_guard lock(mutex_);
-    return wakers_.emplace_back(std::make_shared<Waker>());
+    wakers_.push_back(waker);
   }
 
  private:
+  const bool is_deaf_;
   std::mutex mutex_;
   std::string reason_;
   std::atomic<bool> raised_ = false;
@@ -73,6 +78,7 @@ class ThreadHub::Family {
 
 // Those of one split() that have come, by rank, and the hubs of their groups once all have.
 struct ThreadHub::Split {
+  enum class Kind : unsigned char { one_family, apart, lifeline };
   struct Member {
     int color, key;
   };
@@ -92,13 +98,19 @@ struct ThreadHub::Split {
 
 // A message is copied, outside the lock, by the side that comes second.
 struct ThreadHub::State {
-  State(int size, std::shared_ptr<Family> family)
+  State(int size, std::shared_ptr<Family> family, std::shared_ptr<State> lifeline = nullptr,
+        std::vector<int> members = {})
       : size(size),
+        lifeline(std::move(lifeline)),
+        members(std::move(members)),
         family(std::move(family)),
         wakers(static_cast<std::size_t>(size)),
         gone(static_cast<std::size_t>(size)) {}
 
   const int size;
+  // Where this is a group of some ranks of a lifeline: that one, and their ranks there. Who has left it cannot come.
+  const std::shared_ptr<State> lifeline;
+  const std::vector<int> members;
   const std::shared_ptr<Family> family;
   std::mutex mutex;
   std::condition_variable changed;
@@ -106,6 +118,7 @@ struct ThreadHub::State {
   std::map<Envelope, std::list<std::shared_ptr<Side>>> sends, receives;  // that wait
   std::vector<std::optional<Clock::time_point>> gone;                    // by rank: from when on
   std::map<int, Split> splits;                                           // by number
+  std::map<std::uint32_t, ThreadHub> groups;                             // of a lifeline, by number
   std::shared_ptr<std::byte> areas;                                      // of all ranks
 
   // Under the lock.
@@ -121,7 +134,10 @@ struct ThreadHub::State {
   }
   bool has_left(int rank) const {
     const auto& since = gone[static_cast<std::size_t>(rank)];
-    return since && Clock::now() >= *since;
+    if (since && Clock::now() >= *since) return true;
+    if (!lifeline) return false;
+    const std::lock_guard lock(lifeline->mutex);
+    return lifeline->has_left(members[static_cast<std::size_t>(rank)]);
   }
   std::shared_ptr<Side> post(const Envelope& envelope, std::byte* memory, std::size_t bytes, bool is_send);
 };
@@ -209,8 +225,8 @@ class ThreadHub::Endpoint : public Transport {
   }
   ~Endpoint() override {
     const std::lock_guard lock(hub_->mutex);
-    hub_->gone[static_cast<std::size_t>(rank_)] =
-        Clock::now() + (std::uncaught_exceptions() > exceptions_ ? kTimeToTell : Clock::duration::zero());
+    const bool may_yet_tell = std::uncaught_exceptions() > exceptions_ && !hub_->family->is_deaf();
+    hub_->gone[static_cast<std::size_t>(rank_)] = Clock::now() + (may_yet_tell ? kTimeToTell : Clock::duration::zero());
     hub_->wake_all();
   }
   Endpoint(const Endpoint&) = delete;
@@ -226,7 +242,10 @@ class ThreadHub::Endpoint : public Transport {
     return post({from, rank_, tag}, from, static_cast<std::byte*>(data), bytes, false);
   }
 
-  std::unique_ptr<Transport> split(int color, int key) override;
+  std::unique_ptr<Transport> split(int color, int key) override { return split(color, key, Split::Kind::one_family); }
+  std::unique_ptr<Transport> split_apart(int color, int key) override { return split(color, key, Split::Kind::apart); }
+  std::unique_ptr<Transport> lifeline() override { return split(0, rank_, Split::Kind::lifeline); }
+  std::unique_ptr<Transport> among(const std::vector<int>& members, std::uint32_t number) override;
 
   std::optional<SharedAreas> share(std::size_t bytes) override;
   void announce(bool for_others) override {
@@ -250,6 +269,8 @@ class ThreadHub::Endpoint : public Transport {
     check();
     return std::make_unique<Posted>(hub_, envelope, hub_->post(envelope, memory, bytes, is_send), is_send);
   }
+
+  std::unique_ptr<Transport> split(int color, int key, Split::Kind kind);
 
   std::shared_ptr<State> hub_;
   int rank_;
@@ -276,7 +297,24 @@ std::optional<SharedAreas> ThreadHub::Endpoint::share(std::size_t bytes) {
   return shared;
 }
 
-std::unique_ptr<Transport> ThreadHub::Endpoint::split(int color, int key) {
+std::unique_ptr<Transport> ThreadHub::Endpoint::among(const std::vector<int>& members, std::uint32_t number) {
+  const auto place = std::ranges::find(members, rank_) - members.begin();
+  std::shared_ptr<State> group;
+  {
+    const std::lock_guard lock(hub_->mutex);
+    auto made = hub_->groups.find(number);
+    if (made == hub_->groups.end())
+      made = hub_->groups
+                 .emplace(number, ThreadHub(std::make_shared<State>(static_cast<int>(members.size()),
+                                                                    std::make_shared<Family>(), hub_, members)))
+                 .first;
+    group = made->second.state_;
+  }
+  group->family->add(waker_);
+  return std::make_unique<Endpoint>(std::move(group), static_cast<int>(place), waker_);
+}
+
+std::unique_ptr<Transport> ThreadHub::Endpoint::split(int color, int key, Split::Kind kind) {
   const int number = splits_++;
   std::unique_lock lock(hub_->mutex);
   Split& split = hub_->splits[number];
@@ -285,12 +323,15 @@ std::unique_ptr<Transport> ThreadHub::Endpoint::split(int color, int key) {
     for (const auto& [rank, member] : split.members) {
       if (split.groups.contains(member.color)) continue;
       const auto members = static_cast<int>(split.group(member.color).size());
-      split.groups.emplace(member.color, ThreadHub(std::make_shared<State>(members, hub_->family)));
+      const auto family =
+          kind == Split::Kind::one_family ? hub_->family : std::make_shared<Family>(kind == Split::Kind::lifeline);
+      split.groups.emplace(member.color, ThreadHub(std::make_shared<State>(members, family)));
     }
     hub_->changed.notify_all();
   }
   while (split.groups.empty()) {
     hub_->changed.wait_for(lock, kPatience);
+    if (!split.groups.empty()) break;  // the others have their ends, and count on this one
     hub_->family->check();
     for (int r = 0; r < size(); ++r)
       if (hub_->has_left(r) && !split.members.contains(r))
@@ -298,7 +339,9 @@ std::unique_ptr<Transport> ThreadHub::Endpoint::split(int color, int key) {
   }
   const std::vector<int> group = split.group(color);
   const auto place = std::find(group.begin(), group.end(), rank_) - group.begin();
-  auto end = std::make_unique<Endpoint>(split.groups.at(color).state_, static_cast<int>(place), waker_);
+  const std::shared_ptr<State>& own = split.groups.at(color).state_;
+  if (kind != Split::Kind::one_family) own->family->add(waker_);
+  auto end = std::make_unique<Endpoint>(own, static_cast<int>(place), waker_);
   if (++split.gone == size()) hub_->splits.erase(number);
   return end;
 }
@@ -311,7 +354,9 @@ int ThreadHub::size() const { return state_->size; }
 
 std::unique_ptr<Transport> ThreadHub::connect(int rank) const {
   KEEL_CHECK(rank >= 0 && rank < state_->size, "there is no rank ", rank, " of ", state_->size);
-  return std::make_unique<Endpoint>(state_, rank, state_->family->add_waker());
+  const auto waker = std::make_shared<Waker>();
+  state_->family->add(waker);
+  return std::make_unique<Endpoint>(state_, rank, waker);
 }
 
 }  // namespace keel

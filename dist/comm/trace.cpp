@@ -220,6 +220,10 @@ std::unique_ptr<Communicator> TracedCommunicator::split(int color, int key) {
   return std::make_unique<TracedGroup>(inner_.split(color, key), trace_);
 }
 
+std::unique_ptr<Communicator> TracedCommunicator::split_apart(int color, int key) {
+  return std::make_unique<TracedGroup>(inner_.split_apart(color, key), trace_);
+}
+
 Recording gather_recording(const Trace& trace, std::span<const MemoryChange> memory, Communicator& communicator) {
   communicator.barrier();
   const std::vector<std::int64_t> clocks = gather_values(communicator, Trace::now());

@@ -95,6 +95,7 @@ class TracedCommunicator : public CommunicatorDecorator {
   TracedCommunicator(Communicator& inner, Trace& trace) : CommunicatorDecorator(inner), trace_(trace) {}
   Work begin(const Collective& collective) override;
   std::unique_ptr<Communicator> split(int color, int key) override;
+  std::unique_ptr<Communicator> split_apart(int color, int key) override;
 
  private:
   Trace& trace_;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "keel/dist/comm/alarm.h"
+#include "keel/runtime/error.h"
 
 namespace keel {
 
@@ -57,6 +58,18 @@ class Transport {
   // This rank's end in the group of those that name the same colour, in the order of `key` and then of their ranks
   // here. Every rank calls it; blocks until all have. A failure anywhere is one of all groups.
   virtual std::unique_ptr<Transport> split(int color, int key) = 0;
+  // The same, but what fails in one of these groups, or the end of one of its ranks, is a failure of that group and of
+  // those split off from it alone; nor does one of this group reach it.
+  virtual std::unique_ptr<Transport> split_apart(int /*color*/, int /*key*/) { refuse_to_survive(); }
+  // A further end of the same ranks, whose messages go on whatever has failed: only that the other rank of a message is
+  // gone, or has left, is an Error. Every rank calls it; blocks until all have.
+  virtual std::unique_ptr<Transport> lifeline() { refuse_to_survive(); }
+  // Of a lifeline: this rank's end in a group of these ranks, in their order, as split_apart() makes one. Each of them
+  // calls it, with the same number below 4096 that no call before had; asks nobody. A rank that is gone is noticed by
+  // the group's first messages.
+  virtual std::unique_ptr<Transport> among(const std::vector<int>& /*members*/, std::uint32_t /*number*/) {
+    refuse_to_survive();
+  }
 
   // An area of `bytes` for each rank, zero at first; none where some ranks have no memory in common. Every rank calls
   // it; blocks until all have. Where ranks have one address space, every call gives the same areas.
@@ -79,6 +92,14 @@ class Transport {
   virtual void check_thread() const {}
   // For other threads than the one that calls here. Null where they may not call at the same time, as below MPI.
   virtual std::shared_ptr<Alarm> alarm() { return nullptr; }
+
+ private:
+  [[noreturn]] static void refuse_to_survive() {
+    throw Error(
+        "these ranks end together, as processes of MPI do; those that keel starts as threads or by `keel launch "
+        "--tcp` can go on when others are gone",
+        ErrorKind::unsupported);
+  }
 };
 
 // Holds what a transport sends, until it goes.

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "keel/dist/comm/collective_table.h"
+#include "keel/dist/comm/lifeline.h"
 #include "keel/dist/comm/node_memory.h"
 #include "keel/dist/comm/node_operation.h"
 #include "keel/dist/comm/operation.h"
@@ -16,6 +17,9 @@
 
 namespace keel {
 namespace {
+
+std::unique_ptr<Communicator> make_of(const std::vector<int>& members, std::unique_ptr<Transport> transport,
+                                      const Group& group);
 
 class TransportCommunicator : public Communicator {
  public:
@@ -100,20 +104,11 @@ class TransportCommunicator : public Communicator {
     group_->advance_all();
   }
 
-  std::unique_ptr<Communicator> split(int color, int key) override {
-    CommunicatorOptions options = group_->options;
-    options.nodes.clear();
-    std::vector<int> names;
-    for (const int member : members_of(color, key)) {
-      options.nodes.push_back(group_->options.nodes[static_cast<std::size_t>(member)]);
-      names.push_back(group_->names[static_cast<std::size_t>(member)]);
-    }
-    std::unique_ptr<Transport> made;
-    try {
-      made = group_->transport->split(color, key);
-    } catch (const Error& error) { throw group_->heard(error, concat("in a split", group_->describe_place())); }
-    return std::make_unique<TransportCommunicator>(std::move(made), options, group_->progress, std::move(names));
+  std::unique_ptr<Communicator> split(int color, int key) override { return split(color, key, &Transport::split); }
+  std::unique_ptr<Communicator> split_apart(int color, int key) override {
+    return split(color, key, &Transport::split_apart);
   }
+  std::unique_ptr<Lifeline> lifeline(const std::vector<int>& groups) override;
   // Among processes of one node: memory that all of them see, so that collectives need no copies.
   Tensor allocate(const Context& context, std::int64_t count, DType dtype, Purpose purpose) override {
     const std::size_t bytes = static_cast<std::size_t>(count) * size_of(dtype);
@@ -165,6 +160,15 @@ class TransportCommunicator : public Communicator {
   }
 
  private:
+  std::unique_ptr<Communicator> split(int color, int key, std::unique_ptr<Transport> (Transport::*make)(int, int)) {
+    const std::vector<int> members = members_of(color, key);
+    std::unique_ptr<Transport> made;
+    try {
+      made = (group_->transport.get()->*make)(color, key);
+    } catch (const Error& error) { throw group_->heard(error, concat("in a split", group_->describe_place())); }
+    return make_of(members, std::move(made), *group_);
+  }
+
   bool has_failed() const {
     try {
       group_->transport->check();
@@ -192,6 +196,51 @@ class TransportCommunicator : public Communicator {
   bool told_of_private_memory_ = false;
   int exceptions_ = std::uncaught_exceptions();
 };
+
+// The members of a group over a transport of theirs.
+std::unique_ptr<Communicator> make_of(const std::vector<int>& members, std::unique_ptr<Transport> transport,
+                                      const Group& group) {
+  CommunicatorOptions options = group.options;
+  options.nodes.clear();
+  std::vector<int> names;
+  for (const int member : members) {
+    options.nodes.push_back(group.options.nodes[static_cast<std::size_t>(member)]);
+    names.push_back(group.names[static_cast<std::size_t>(member)]);
+  }
+  return std::make_unique<TransportCommunicator>(std::move(transport), options, group.progress, std::move(names));
+}
+
+class TransportLifeline : public Lifeline {
+ public:
+  TransportLifeline(std::unique_ptr<Transport> transport, std::shared_ptr<const Group> group,
+                    const std::vector<int>& groups)
+      : transport_(std::move(transport)),
+        group_(std::move(group)),
+        agreement_(*transport_, groups, group_->options.timeout) {}
+
+  Survivors agree(std::int64_t word) override {
+    Survivors survivors = agreement_.agree(word);
+    members_ = survivors.ranks;
+    ++number_;
+    return survivors;
+  }
+  std::unique_ptr<Communicator> ranks() override {
+    return make_of(members_, transport_->among(members_, number_), *group_);
+  }
+
+ private:
+  std::unique_ptr<Transport> transport_;
+  std::shared_ptr<const Group> group_;
+  Agreement agreement_;
+  std::vector<int> members_ = {};
+  std::uint32_t number_ = 0;  // of the agreement
+};
+
+std::unique_ptr<Lifeline> TransportCommunicator::lifeline(const std::vector<int>& groups) {
+  try {
+    return std::make_unique<TransportLifeline>(group_->transport->lifeline(), group_, groups);
+  } catch (const Error& error) { throw group_->heard(error, concat("in a split", group_->describe_place())); }
+}
 
 }  // namespace
 

@@ -20,12 +20,15 @@ Tensor ShardChunks::join(const Tensor& chunks, std::int64_t count, int shards) c
   return kernels::contiguous(by_shard.slice(1, 0, count / shards)).flatten();
 }
 
-ChunkPayloads::ChunkPayloads(Communicator& groups, const Tensor& chunks, const Codec& codec)
-    : codec_(codec), groups_(groups.size()), length_(chunks.dim(1)) {
+ChunkPayloads::ChunkPayloads(const Tensor& chunks, const Codec& codec) : codec_(codec), length_(chunks.dim(1)) {
   const std::int64_t bytes = codec.bytes(length_);
   own_ = empty(chunks.context(), {chunks.dim(0), bytes}, DType::u8, Purpose::bucket);
   kernels::encode({chunks, own_, codec});
-  all_ = empty(chunks.context(), {groups_, chunks.dim(0), bytes}, DType::u8, Purpose::bucket);
+}
+
+void ChunkPayloads::send(Communicator& groups) {
+  groups_ = groups.size();
+  all_ = empty(own_.context(), {groups_, own_.dim(0), own_.dim(1)}, DType::u8, Purpose::bucket);
   gathering_ = groups.all_gather(own_.flatten(), all_.flatten());
 }
 
@@ -40,7 +43,6 @@ Tensor ChunkPayloads::sent() const {
 }
 
 Tensor ChunkPayloads::mean() const {
-  gathering_.wait();
   const Tensor sum = zeros_of_chunks();
   for (std::int64_t g = 0; g < groups_; ++g)
     kernels::decode_add({sum, all_.slice(0, g, g + 1).view(own_.shape()), codec_});

@@ -22,10 +22,14 @@ struct ShardChunks {
 class ChunkPayloads {
  public:
   // f32 (chunks, length). Leaves there what is not sent.
-  ChunkPayloads(Communicator& groups, const Tensor& chunks, const Codec& codec);
+  ChunkPayloads(const Tensor& chunks, const Codec& codec);
+  // Sends them to the others, again where others were lost meanwhile.
+  void send(Communicator& groups);
+  // Until those of the others have come.
+  void wait() const { gathering_.wait(); }
   // What this group has sent, as the others decode it: f32 (chunks, length).
   Tensor sent() const;
-  // The mean of what all groups have sent, summed in fp32 in their order: the same bits on all. Waits for them.
+  // The mean of what all groups have sent, summed in fp32 in their order: the same bits on all.
   Tensor mean() const;
   // Bytes that a group of so many sends.
   static std::int64_t bytes_sent(const ShardChunks& chunks, const Codec& codec, const StrategyNumbers& unit,
@@ -35,7 +39,7 @@ class ChunkPayloads {
   Tensor zeros_of_chunks() const;
 
   Codec codec_;
-  std::int64_t groups_, length_;
+  std::int64_t groups_ = 0, length_;
   Tensor own_, all_;  // u8 (chunks, bytes), u8 (groups, chunks, bytes)
   Work gathering_;
 };

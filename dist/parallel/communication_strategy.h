@@ -65,6 +65,10 @@ class CommunicationStrategy {
   // Whether gradients are summed over the groups, too, in each step, as without a strategy.
   virtual bool sums_gradients(const OptimizerRequirements& /*optimizer*/) const { return false; }
 
+  // Whether all that it asks of the outer axis is in attempts (Communicator::attempt()), so that groups go on with it
+  // when others are lost.
+  virtual bool survives() const { return false; }
+
   // The weights are initial ones, equal in all groups. Whatever the site names outlives the strategy.
   virtual void begin(const StrategySite& site) = 0;
   // The gradient of this unit is complete; others may not be.

@@ -5,6 +5,7 @@
 #include "keel/dist/parallel/engine_keys.h"
 #include "keel/dist/parallel/rank_groups.h"
 #include "keel/dist/parallel/row_sums.h"
+#include "keel/dist/parallel/surviving_groups.h"
 #include "keel/dist/parallel/virtual_ranks.h"
 
 namespace keel {
@@ -97,6 +98,20 @@ void check_engine(std::span<const FlatBuffer> layout, const ShardedOptions& opti
                                 : ": across groups gradients travel as codes of int8, int4 or topk");
     KEEL_CHECK(options.policy.parameter != DType::f64, "gradient compression is for fp32 and narrower numbers");
   }
+  const SurvivingGroups* survivors = options.survivors;
+  KEEL_CHECK(survivors == nullptr || options.strategy,
+             "groups whose gradients are summed in each step end together; only those with a strategy of communication "
+             "go on without others");
+  KEEL_CHECK(survivors == nullptr || survivors->ranks_of_group() == options.sharding.group, "groups of ",
+             options.sharding.group, " ranks are not those of ", survivors == nullptr ? 0 : survivors->ranks_of_group(),
+             " of which some may be lost");
+  if (survivors != nullptr && !options.strategy()->survives())
+    throw Error(concat("groups do not go on without others by ", options.strategy()->describe(),
+                       ", whose exchanges are not repeated"),
+                ErrorKind::unsupported);
+  if (options.sharding.tunes() && survivors != nullptr)
+    throw Error("groups that go on without others cannot agree on sizes that are tried; set sharding.bucket to a size",
+                ErrorKind::unsupported);
   if (options.sharding.tunes() && optimizer.requirements().closure)
     throw Error(concat(optimizer.name(),
                        " evaluates the loss as often as it likes in a step, whose time says nothing of sizes; set "
@@ -119,6 +134,7 @@ void check_engine(std::span<const FlatBuffer> layout, const ShardedOptions& opti
 
 bool sums_groups(const ShardedOptions& options, const Optimizer& optimizer) {
   if (!options.strategy) return true;
+  if (options.survivors != nullptr) return false;
   OptimizerRequirements requirements = optimizer.requirements();
   if (options.clip != 0) requirements.linear = false;
   return options.strategy()->sums_gradients(requirements);

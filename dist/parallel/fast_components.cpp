@@ -40,6 +40,8 @@ class FastComponents : public CommunicationStrategy {
     return concat("fast components, decay ", options_.decay, ", ", options_.keep, " of ", options_.chunk);
   }
 
+  bool survives() const override { return true; }
+
   void begin(const StrategySite& site) override {
     site_.emplace(site);
     for (const StrategyUnit& unit : site.units)
@@ -49,7 +51,14 @@ class FastComponents : public CommunicationStrategy {
 
   void before_step(const std::function<double()>& loss_scale) override {
     const double scale = loss_scale();
-    for (std::size_t i = 0; i < momenta_.size(); ++i) exchange(site_->units[i], momenta_[i], scale);
+    std::vector<ChunkPayloads> payloads;
+    for (std::size_t i = 0; i < momenta_.size(); ++i) payloads.push_back(take_out(site_->units[i], momenta_[i], scale));
+    site_->outer.attempt([&] {
+      for (ChunkPayloads& each : payloads) each.send(site_->outer);
+      for (const ChunkPayloads& each : payloads) each.wait();
+    });
+    for (std::size_t i = 0; i < momenta_.size(); ++i)
+      kernels::copy_into(site_->units[i].gradient, numbers_of(payloads[i].mean(), site_->units[i]));
   }
   bool after_step(const std::function<bool()>& taken) override {
     ++steps_;
@@ -85,16 +94,17 @@ class FastComponents : public CommunicationStrategy {
     return chunks_.join(chunks, unit.gradient.numel(), unit.shards);
   }
 
-  void exchange(const StrategyUnit& unit, ErrorFeedback& kept, double scale) const {
+  // What the unit's momentum is to send, which leaves it.
+  ChunkPayloads take_out(const StrategyUnit& unit, ErrorFeedback& kept, double scale) const {
     const Tensor& momentum = kept.add(unit.gradient, scale, options_.decay);
     const Tensor components =
         kernels::matmul(chunks_.split(momentum, unit.shards), basis_.transpose(0, 1), {.same_bits = true});
-    const ChunkPayloads payloads(site_->outer, components, codec_);
+    ChunkPayloads payloads(components, codec_);
     const Tensor sent = numbers_of(payloads.sent(), unit);
     kernels::scale(sent, -1);
     kernels::accumulate(momentum, sent);
     kept.settle();
-    kernels::copy_into(unit.gradient, numbers_of(payloads.mean(), unit));
+    return payloads;
   }
 
   FastComponentsOptions options_;

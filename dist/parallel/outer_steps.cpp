@@ -28,7 +28,7 @@ class OuterSteps : public CommunicationStrategy {
   // The other groups still need what this one sends.
   ~OuterSteps() override {
     for (Unit& unit : units_) {
-      if (std::uncaught_exceptions() > 0) continue;
+      if (std::uncaught_exceptions() > 0 || !is_under_way(unit)) continue;
       try {
         wait(unit);
       } catch (const std::exception& error) {
@@ -44,8 +44,10 @@ class OuterSteps : public CommunicationStrategy {
   }
   bool sums_gradients(const OptimizerRequirements& optimizer) const override {
     return optimizer.linear && options_.every == 1 && options_.rate == 1 && options_.momentum == 0 &&
-           options_.blend == 1;
+           options_.blend == 1 && !options_.repeats;
   }
+
+  bool survives() const override { return options_.repeats; }
 
   void begin(const StrategySite& site) override {
     site_.emplace(site);
@@ -56,6 +58,7 @@ class OuterSteps : public CommunicationStrategy {
       Unit& own = units_.emplace_back();
       own.anchor = kept_copy(unit.weights);
       if (options_.delay > 0) own.travelling = zeros(site.context, unit.weights.shape(), kWide, kKept);
+      if (keeps_part()) own.part = zeros(site.context, unit.weights.shape(), kWide, kKept);
       if (options_.momentum > 0) own.momentum = zeros(unit.weights.context(), unit.weights.shape(), kWide, kKept);
     }
   }
@@ -63,9 +66,16 @@ class OuterSteps : public CommunicationStrategy {
   bool after_step(const std::function<bool()>& /*taken*/) override {
     ++steps_;
     bool changed = false;
-    for (std::size_t i = 0; i < units_.size(); ++i) {
-      if (is_due(i, steps_)) send(i);
-      if (is_due(i, steps_ - options_.delay)) changed = use(i) || changed;
+    const std::size_t at_once = options_.repeats ? units_.size() : 1;
+    for (std::size_t first = 0; first < units_.size(); first += at_once) {
+      std::vector<std::size_t> due;
+      for (std::size_t i = first; i < first + at_once; ++i) {
+        if (is_due(i, steps_)) send(i);
+        if (is_due(i, steps_ - options_.delay) && units_[i].is_due) due.push_back(i);
+      }
+      finish_sums(due);
+      for (const std::size_t i : due) use(i);
+      changed = changed || !due.empty();
     }
     return changed;
   }
@@ -74,7 +84,7 @@ class OuterSteps : public CommunicationStrategy {
     steps_ = 0;
     for (std::size_t i = 0; i < units_.size(); ++i) {
       Unit& own = units_[i];
-      wait(own);
+      if (is_under_way(own)) wait(own);
       own.is_due = false;
       kernels::copy_into(own.anchor, site_->units[i].weights);
       if (own.momentum.defined()) kernels::fill(own.momentum, 0);
@@ -86,8 +96,8 @@ class OuterSteps : public CommunicationStrategy {
     std::vector<StrategyState> state{{"anchor", own.anchor}};
     if (own.momentum.defined()) state.push_back({"outer_momentum", own.momentum});
     if (options_.delay > 0) {
-      wait(own);
-      state.push_back({"outer_gradient", own.travelling});
+      if (own.is_due) finish_sums({unit});
+      state.push_back({"outer_mean", own.travelling});
     }
     return state;
   }
@@ -98,27 +108,37 @@ class OuterSteps : public CommunicationStrategy {
       units_[i].is_due = false;
       for (std::int64_t sent = steps - options_.delay + 1; sent <= steps; ++sent)
         units_[i].is_due = units_[i].is_due || is_due(i, sent);
+      units_[i].is_mean = true;
+      units_[i].is_loaded = true;
     }
   }
 
   StrategyCost cost(std::span<const StrategyNumbers> units, int groups, int group) const override {
-    const int kept = 1 + (options_.momentum > 0 ? 1 : 0) + (options_.delay > 0 ? 1 : 0);
+    const int kept = 1 + (options_.momentum > 0 ? 1 : 0) + (options_.delay > 0 ? 1 : 0) + (keeps_part() ? 1 : 0);
     return cost_of_sums(units, groups, group, options_.every, kept);
   }
 
  private:
   static constexpr DType kWide = DType::f32;
   static constexpr Purpose kKept = Purpose::optimizer;
+  static constexpr std::int64_t kNever = -1;
 
   struct Unit {
-    Tensor anchor;        // w0
-    Tensor momentum;      // b
-    Tensor travelling;    // w0 - w of this group, and then the sum over groups; kept where steps lie in between
-    Work sum;             // under way
-    bool is_due = false;  // the sum is to be used
+    Tensor anchor;            // w0
+    Tensor momentum;          // b
+    Tensor travelling;        // w0 - w of this group, and then the mean over groups; kept where steps lie in between
+    Tensor part;              // w0 - w of this group, where it may be sent again while steps lie in between
+    Work sum;                 // under way
+    std::int64_t losses = 0;  // of groups, when the sum began
+    bool is_mean = false;     // the sum has come, and was divided
+    bool is_loaded = false;   // with a checkpoint, and not summed here
+    bool is_due = false;      // the mean is to be used
   };
 
+  bool keeps_part() const { return options_.repeats && options_.delay > 0; }
   static void wait(Unit& own) { std::exchange(own.sum, {}).wait(); }
+  // Otherwise its ranks are not there any more.
+  bool is_under_way(const Unit& own) const { return own.losses == site_->outer.losses(); }
   // Whether the outer step of the unit's fragment begins after so many steps.
   bool is_due(std::size_t unit, std::int64_t steps) const {
     return steps > 0 && (steps + fragments_[unit] * options_.every / options_.fragments) % options_.every == 0;
@@ -126,24 +146,55 @@ class OuterSteps : public CommunicationStrategy {
 
   void send(std::size_t unit) {
     Unit& own = units_[unit];
+    const Tensor moved = difference_of(unit);
+    if (keeps_part()) kernels::copy_into(own.part, moved);
+    own.is_loaded = false;
+    own.is_due = true;
+    try {
+      begin_sum(own, moved);
+    } catch (const Error& error) {  // which is to be found in the attempt
+      if (!options_.repeats || error.kind() != ErrorKind::peer) throw;
+      own.losses = kNever;
+    }
+  }
+  Tensor difference_of(std::size_t unit) const {
+    const Unit& own = units_[unit];
     const Tensor difference = empty(own.anchor.context(), own.anchor.shape(), kWide, Purpose::bucket);
     kernels::copy_into(difference, site_->units[unit].weights);
     kernels::scale(difference, -1);
     kernels::accumulate(difference, own.anchor);
-    const Tensor moved = kernels::to(difference, site_->context, Purpose::bucket);
-    if (options_.delay > 0) kernels::copy_into(own.travelling, moved);
-    else own.travelling = moved;
-    own.sum = site_->outer.all_reduce(own.travelling);
-    own.is_due = true;
+    return kernels::to(difference, site_->context, Purpose::bucket);
   }
-  bool use(std::size_t unit) {
+  void begin_sum(Unit& own, const Tensor& part) {
+    if (options_.delay > 0) kernels::copy_into(own.travelling, part);
+    else own.travelling = part;
+    own.is_mean = false;
+    own.losses = site_->outer.losses();
+    own.sum = site_->outer.all_reduce(own.travelling);
+  }
+  // The means of these units. Sums that were begun among more groups than there are begin again.
+  void finish_sums(const std::vector<std::size_t>& units) {
+    if (units.empty()) return;
+    site_->outer.attempt([&] {
+      for (const std::size_t i : units) {
+        Unit& own = units_[i];
+        if (!own.is_loaded && !is_under_way(own)) begin_sum(own, keeps_part() ? own.part : difference_of(i));
+      }
+      for (const std::size_t i : units) {
+        Unit& own = units_[i];
+        if (own.is_mean) continue;
+        wait(own);
+        kernels::scale(own.travelling, 1.0 / site_->outer.size());
+        own.is_mean = true;
+      }
+    });
+  }
+  void use(std::size_t unit) {
     Unit& own = units_[unit];
-    if (!std::exchange(own.is_due, false)) return false;
-    wait(own);
+    own.is_due = false;
     const Tensor gradient = empty(own.anchor.context(), own.anchor.shape(), kWide, Purpose::bucket);
     kernels::copy_into(gradient, kernels::to(own.travelling, own.anchor.context(), Purpose::bucket));
     if (options_.delay == 0) own.travelling = {};
-    kernels::scale(gradient, 1.0 / site_->outer.size());
     step(own, gradient);
     const Tensor& weights = site_->units[unit].weights;
     if (options_.blend < 1) {
@@ -155,7 +206,6 @@ class OuterSteps : public CommunicationStrategy {
     } else {
       kernels::copy_into(weights, own.anchor);
     }
-    return true;
   }
   // Destroys the gradient.
   void step(Unit& own, const Tensor& gradient) const {

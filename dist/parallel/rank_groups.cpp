@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "keel/dist/parallel/surviving_groups.h"
 #include "keel/runtime/error.h"
 
 namespace keel {
@@ -33,13 +34,25 @@ void check_groups(const ShardedOptions& options, int ranks) {
 }
 
 RankGroups::RankGroups(Communicator& all, const RankPlace& place, const ShardedOptions& options)
-    : place_(place), all_(all), axes_{place.groups == 1 ? all : own(all.split(all.rank() / place.ranks, place.rank))} {
-  if (place.groups > 1) axes_.replicas = &own(all.split(place.rank, all.rank() / place.ranks));
+    : place_(place),
+      all_(all),
+      survivors_(options.survivors),
+      axes_{place.groups == 1       ? all
+            : survivors_ != nullptr ? own(all.split_apart(all.rank() / place.ranks, place.rank))
+                                    : own(all.split(all.rank() / place.ranks, place.rank))} {
+  if (survivors_ != nullptr) axes_.replicas = &survivors_->axis();
+  else if (place.groups > 1) axes_.replicas = &own(all.split(place.rank, all.rank() / place.ranks));
   const bool sends_inside = options.sharding.secondary || options.compression.type == Compression::Type::qgz;
   if (!sends_inside || !place.has_subgroups()) return;
   const int subgroup = place.rank / place.subgroup, neighbour = place.rank % place.subgroup;
   axes_.inside = &own(axes_.shards.split(subgroup, neighbour));
   axes_.across = &own(axes_.shards.split(neighbour, subgroup));
+}
+
+// As of all ranks, whose failure is another one's then.
+RankGroups::~RankGroups() {
+  if (survivors_ != nullptr && std::uncaught_exceptions() > exceptions_)
+    axes_.shards.fail(concat("rank ", all_.rank(), " has failed"));
 }
 
 Communicator& RankGroups::own(std::unique_ptr<Communicator> communicator) {
@@ -48,19 +61,15 @@ Communicator& RankGroups::own(std::unique_ptr<Communicator> communicator) {
 
 Traffic RankGroups::traffic() const {
   Traffic sum = all_.traffic();
-  for (const auto& communicator : owned_) {
-    const Traffic more = communicator->traffic();
-    sum.inside_node += more.inside_node;
-    sum.between_nodes += more.between_nodes;
-    sum.control += more.control;
-    sum.collectives += more.collectives;
-  }
+  for (const auto& communicator : owned_) sum.add(communicator->traffic());
+  if (survivors_ != nullptr) sum.add(survivors_->axis().traffic());
   return sum;
 }
 
 void RankGroups::set_activity(const std::string& activity) {
   all_.set_activity(activity);
   for (const auto& communicator : owned_) communicator->set_activity(activity);
+  if (survivors_ != nullptr) survivors_->axis().set_activity(activity);
 }
 
 }  // namespace keel

@@ -1,6 +1,7 @@
 #pragma once
 // The communicators of an engine, by axis.
 
+#include <exception>
 #include <memory>
 #include <string>
 #include <vector>
@@ -22,11 +23,19 @@ class RankGroups {
  public:
   // Every rank of `all`, which must outlive it, makes one at its place.
   RankGroups(Communicator& all, const RankPlace& place, const ShardedOptions& options);
+  ~RankGroups();
+  RankGroups(const RankGroups&) = delete;
+  RankGroups& operator=(const RankGroups&) = delete;
 
   const RankPlace& place() const { return place_; }
   const Axes& axes() const { return axes_; }
-  // Whether this rank is in the first group.
+  // Whether this rank is in the first group that there is.
   bool is_first() const { return axes_.replicas == nullptr || axes_.replicas->rank() == 0; }
+  // Groups that there are, and which of them this rank's is.
+  int count() const { return axes_.replicas == nullptr ? 1 : axes_.replicas->size(); }
+  int number() const { return axes_.replicas == nullptr ? 0 : axes_.replicas->rank(); }
+  // Throws where a rank has failed with which this one cannot go on.
+  void poll() { (survivors_ == nullptr ? all_ : axes_.shards).poll(); }
   // Of parameters and gradients.
   Traffic traffic() const;
   void set_activity(const std::string& activity);
@@ -36,7 +45,9 @@ class RankGroups {
 
   RankPlace place_;
   std::vector<std::unique_ptr<Communicator>> owned_;
+  const int exceptions_ = std::uncaught_exceptions();
   Communicator& all_;
+  SurvivingGroups* survivors_;  // null: all groups end together
   Axes axes_;
 };
 

@@ -60,12 +60,13 @@ Sharded::Sharded(Module& model, const Context& context, std::unique_ptr<Communic
   if (is_tuned_) options_.sharding.bucket = ShardingOptions{}.bucket;
   RankPlace place = place_of(options_, size(), rank());
   place.sums_groups = sums_groups(options_, *optimizer_);
+  groups_.emplace(communicator_, place, options_);
   if (!place.sums_groups && place.groups > 1) {
     strategy_ = options_.strategy();
-    group_control_ = control_->split(rank() / place.ranks, place.rank);
+    group_control_ = options_.survivors != nullptr ? groups_->axes().shards.split(0, place.rank)
+                                                   : control_->split(rank() / place.ranks, place.rank);
   }
   Communicator& deciders = group_control_ ? *group_control_ : *control_;
-  groups_.emplace(communicator_, place, options_);
   if (options_.sharding.pages()) make_pager(layout);
   make_units(model);
   buffer_updates_.emplace(model, context_, deciders, virtual_ranks());

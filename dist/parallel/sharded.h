@@ -173,9 +173,10 @@ class Sharded {
   PageTraffic file_traffic() const { return pager_ ? pager_->file_traffic() : PageTraffic{}; }
   std::int64_t file_bytes() const { return pager_ ? pager_->file_bytes() : 0; }
   // Groups of ranks that have weights of their own, since a strategy of communication seldom brings them together: how
-  // many there are, and which this rank's is; 1 and 0 otherwise.
-  int groups() const { return strategy_ ? groups_->place().groups : 1; }
-  int group() const { return strategy_ ? rank() / groups_->place().ranks : 0; }
+  // many there are, and which of them this rank's is; 1 and 0 otherwise.
+  int groups() const { return strategy_ ? groups_->count() : 1; }
+  int group() const { return strategy_ ? groups_->number() : 0; }
+  bool has_strategy() const { return strategy_ != nullptr; }
   // Whether this rank's parts are needed to have all of its group's.
   bool holds_group_parts() const;
   // Views of the strategy's tensors, "<state>.<parameter>", and of its "steps"; or of those tensors alone of which each

@@ -37,7 +37,7 @@ void Sharded::pass_begins() {
 }
 
 void Sharded::forward_begins(std::size_t module) {
-  communicator_.poll();
+  groups_->poll();
   if (BackwardPass::current() != nullptr) return;  // a recomputation: what it touches is gathered
   if (is_tuning()) tuning_->step_begins();
   perform(schedule_.forward_begins(module));
@@ -45,7 +45,7 @@ void Sharded::forward_begins(std::size_t module) {
 }
 
 void Sharded::forward_ends(std::size_t module) noexcept try {
-  communicator_.poll();
+  groups_->poll();
   if (BackwardPass::current() == nullptr) perform(schedule_.forward_ends(module, grad_mode() == GradMode::record));
 } catch (const Error&) {
   // The ranks have failed; every later call of the communicator throws it, and from there it may go on.
@@ -144,7 +144,7 @@ bool Sharded::touched(std::size_t unit) {
 // A pass in which the parameters are constants has come past one of a unit. Whole weights come and go as in this
 // engine's own pass; those of units that the pass does not use up are released at its end.
 void Sharded::constant_passed(std::size_t unit, BackwardPass& pass) {
-  communicator_.poll();
+  groups_->poll();
   if (std::exchange(visit_, pass.id()) != pass.id()) {
     perform(schedule_.pass_begins({.kind = UnitPass::Kind::constants}));
     pass.at_end([this] { release_weights(); });
@@ -153,7 +153,7 @@ void Sharded::constant_passed(std::size_t unit, BackwardPass& pass) {
 }
 
 void Sharded::gradient_ready(std::size_t unit) {
-  communicator_.poll();
+  groups_->poll();
   perform(schedule_.leaf_passed(unit));
 }
 

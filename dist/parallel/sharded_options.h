@@ -19,6 +19,8 @@
 
 namespace keel {
 
+class SurvivingGroups;  // keel/dist/parallel/surviving_groups.h
+
 enum class ClipBy : unsigned char { norm, value };
 inline constexpr std::string_view kClipBys[] = {"norm", "value"};
 
@@ -36,6 +38,8 @@ struct ShardedOptions {
   TuningOptions tuning = {};  // where sharding.bucket is kAutomatic
   // What groups of ranks tell each other, in place of their gradients' sums; empty: those sums.
   StrategyMaker strategy = {};
+  // Where groups go on when others are lost: those of the engine's communicator. Outlives the engine; null: all end.
+  SurvivingGroups* survivors = nullptr;
   LossScaling scaling = {};
   double loss_scale = 1;  // of the first step
   // The number of the first unit, by which its collectives are told from others. Engines that share a communicator have

@@ -95,7 +95,7 @@ void Sharded::clip_values() {
 StepResult PendingStep::get() const {
   StepState state;
   std::memcpy(&state, state_.get().raw(), sizeof state);
-  engine_->control_->poll();  // as state() does
+  (engine_->group_control_ ? engine_->group_control_ : engine_->control_)->poll();  // as state() does
   return {.taken = state.taken != 0,
           .steps_taken = state.steps,
           .lr = state.lr,

@@ -31,6 +31,8 @@ class SparseOuterSteps : public CommunicationStrategy {
                   ", ", options_.keep, " of ", options_.chunk, " in ", options_.bits, " bits");
   }
 
+  bool survives() const override { return true; }
+
   void begin(const StrategySite& site) override {
     site_.emplace(site);
     for (const StrategyUnit& unit : site.units)
@@ -40,9 +42,13 @@ class SparseOuterSteps : public CommunicationStrategy {
 
   bool after_step(const std::function<bool()>& /*taken*/) override {
     if (++steps_ % options_.every != 0) return false;
-    std::vector<ChunkPayloads> under_way;
-    for (std::size_t i = 0; i < units_.size(); ++i) under_way.push_back(send(i));
-    for (std::size_t i = 0; i < units_.size(); ++i) step(i, under_way[i].mean());
+    std::vector<ChunkPayloads> payloads;
+    for (std::size_t i = 0; i < units_.size(); ++i) payloads.push_back(take_out(i));
+    site_->outer.attempt([&] {
+      for (ChunkPayloads& each : payloads) each.send(site_->outer);
+      for (const ChunkPayloads& each : payloads) each.wait();
+    });
+    for (std::size_t i = 0; i < units_.size(); ++i) step(i, payloads[i].mean());
     return true;
   }
 
@@ -75,7 +81,8 @@ class SparseOuterSteps : public CommunicationStrategy {
     Tensor error;   // e
   };
 
-  ChunkPayloads send(std::size_t i) {
+  // What the unit's error is to send, which leaves it.
+  ChunkPayloads take_out(std::size_t i) {
     const auto& [anchor, error] = units_[i];
     const StrategyUnit& unit = site_->units[i];
     const Tensor difference = empty(anchor.context(), anchor.shape(), DType::f32, Purpose::bucket);
@@ -85,7 +92,7 @@ class SparseOuterSteps : public CommunicationStrategy {
     kernels::scale(error, options_.decay);
     kernels::accumulate(error, difference);
     const Tensor chunks = chunks_.split(kernels::to(error, site_->context, Purpose::bucket), unit.shards);
-    ChunkPayloads payloads(site_->outer, chunks, codec_);
+    ChunkPayloads payloads(chunks, codec_);
     put(chunks, unit.shards, error);
     return payloads;
   }

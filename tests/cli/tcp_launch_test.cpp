@@ -58,6 +58,39 @@ TEST_F(TcpLaunch, ARankThatFailsEndsTheOthersAndItsCodeIsThatOfAll) {
   EXPECT_EQ(processes_left(), "");
 }
 
+TEST_F(TcpLaunch, WithKeepGoingTheOthersGoOnAndItsCodeIsThatOfWhoEndsWell) {
+  const Outcome outcome = sandbox.keel(
+      "launch -N 3 --tcp --keep-going sh -c '[ $KEEL_RANK != 1 ] || exit 7; sleep 2; touch done-$KEEL_RANK'");
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  for (const char* file : {"done-0", "done-2"}) EXPECT_TRUE(sandbox.has(file));
+  EXPECT_EQ(sandbox.keel("launch -N 2 --tcp --keep-going sh -c 'exit 7'").code, 7);
+  EXPECT_NE(sandbox.keel("launch -N 2 --threads --keep-going text.yaml").code, 0) << "threads end together";
+}
+
+// The group of the first rank, too, of which another one takes over what it writes.
+TEST_F(TcpLaunch, AGroupOfARankThatIsKilledIsDropped) {
+  for (const int victim : {2, 0}) {
+    std::filesystem::remove_all(sandbox / "made");
+    RunningProgram program = sandbox.start(
+        "launch -N 3 --tcp --keep-going text.yaml run=made batch.global=6 steps=3000 checkpoint.every=0 eval.every=0 "
+        "log.every=1 sharding.group=1 outer.type=diloco outer.every=5 outer.on_failure=drop");
+    wait_for_steps();
+    const pid_t rank = testing::process_of_rank(victim, sandbox / "");
+    ASSERT_NE(rank, 0);
+    ::kill(rank, SIGKILL);
+    const Outcome outcome = program.wait();
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    const std::string metrics = sandbox.read("made/metrics.jsonl");
+    EXPECT_NE(metrics.find(concat("\"dropped_group\":", victim, ",\"groups\":2")), std::string::npos);
+    EXPECT_NE(metrics.find("{\"step\":3000,\"loss\":"), std::string::npos);
+    EXPECT_TRUE(sandbox.has("made/model.safetensors"));
+    EXPECT_NE(
+        sandbox.read(concat("made/logs/rank-", victim == 0 ? 1 : 0, ".log")).find(concat("group ", victim, " (rank")),
+        std::string::npos);
+    EXPECT_EQ(processes_left(), "");
+  }
+}
+
 TEST_F(TcpLaunch, OneThatDoesNotListenIsKilled) {
   const Outcome outcome =
       sandbox.keel("launch -N 2 --tcp sh -c '[ $KEEL_RANK = 1 ] || exit 5; trap \"\" TERM; exec sleep 1000'");

@@ -1,10 +1,12 @@
 #include "tests/dist/comm/forked_ranks.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <filesystem>
@@ -28,6 +30,16 @@ std::string call_as_rank(const TcpOptions& tcp, const CommunicatorOptions& optio
     ranks->fail(concat("rank ", tcp.rank, " failed: ", error.what()));
     throw;
   }
+}
+
+std::string bytes_of(const std::vector<double>& numbers) {
+  return {reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(double)};
+}
+
+std::vector<double> numbers_of(const std::string& bytes) {
+  std::vector<double> numbers(bytes.size() / sizeof(double));
+  std::memcpy(numbers.data(), bytes.data(), bytes.size());
+  return numbers;
 }
 
 }  // namespace
@@ -80,14 +92,24 @@ void on_ranks(int n, const std::function<void(Communicator&)>& f, const Communic
 std::vector<std::vector<double>> results(int n, const std::function<std::vector<double>(Communicator&)>& f,
                                          const CommunicatorOptions& options) {
   std::vector<std::vector<double>> all;
-  for (const ForkedEnd& end : run_forked(n, options, [&](Communicator& ranks) {
-         const std::vector<double> mine = f(ranks);
-         return std::string(reinterpret_cast<const char*>(mine.data()), mine.size() * sizeof(double));
-       })) {
+  for (const ForkedEnd& end : run_forked(n, options, [&](Communicator& ranks) { return bytes_of(f(ranks)); })) {
     KEEL_CHECK(end.is_fine(), end.text);
-    all.emplace_back(end.text.size() / sizeof(double));
-    std::memcpy(all.back().data(), end.text.data(), end.text.size());
+    all.push_back(numbers_of(end.text));
   }
+  return all;
+}
+
+void die() {
+  ::kill(::getpid(), SIGKILL);
+  std::abort();
+}
+
+std::vector<std::vector<double>> results_of_those_left(int n,
+                                                       const std::function<std::vector<double>(Communicator&)>& f,
+                                                       const CommunicatorOptions& options) {
+  std::vector<std::vector<double>> all;
+  for (const ForkedEnd& end : run_forked(n, options, [&](Communicator& ranks) { return bytes_of(f(ranks)); }))
+    all.push_back(end.is_fine() ? numbers_of(end.text) : std::vector<double>());
   return all;
 }
 

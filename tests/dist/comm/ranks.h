@@ -26,6 +26,13 @@ std::vector<std::vector<double>> results(int n, const std::function<std::vector<
 std::vector<std::string> messages(int n, const std::function<void(Communicator&)>& f,
                                   const CommunicatorOptions& options = {});
 
+// What f returned on each rank that came to its end; nothing for the others.
+std::vector<std::vector<double>> results_of_those_left(int n,
+                                                       const std::function<std::vector<double>(Communicator&)>& f,
+                                                       const CommunicatorOptions& options = {});
+// Ends the rank that calls it, within the above: a thread by an exception, a process by a signal that nobody handles.
+[[noreturn]] void die();
+
 // What the first process of the program says; every process calls it, and they meet. Where a test has one process
 // alone: what that one says.
 std::string told_by_first_process(const std::string& mine);

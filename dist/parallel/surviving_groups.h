@@ -1,0 +1,72 @@
+#pragma once
+// Groups of ranks of which the others go on when one is lost.
+//
+// A group that loses a rank ends as a whole; the others agree who is left, repeat what they were about among them, and
+// go on. What groups do together is cut into attempts, which all that are left have ended, or none: f, and then a
+// barrier. Whoever has passed the barrier knows that all others have what f's collectives give. Where it breaks in the
+// middle, the ranks tell each other how many attempts they have ended, and who is one behind has ended it, too.
+
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "keel/dist/comm/communicator.h"
+#include "keel/dist/comm/lifeline.h"
+
+namespace keel {
+
+struct LostGroup {
+  int number = 0;           // counted from 0, of those that there were in the beginning
+  int first = 0, last = 0;  // its ranks
+  int left = 0;             // groups that go on
+  bool operator==(const LostGroup&) const = default;
+};
+
+class SurvivingGroups {
+ public:
+  // Every rank of `all`, which must outlive this, makes one; `group` ranks are a group. An Error of kind unsupported
+  // where ranks end together (Communicator::split_apart()).
+  SurvivingGroups(Communicator& all, int group);
+  ~SurvivingGroups();
+  SurvivingGroups(const SurvivingGroups&) = delete;
+  SurvivingGroups& operator=(const SurvivingGroups&) = delete;
+
+  // All ranks that are left, in their order. The object stays; rank(), size() and losses() change, in attempts alone.
+  Communicator& ranks();
+  // Of those the ones of this rank's place in their groups: one of each group. The same. Every rank calls it.
+  Communicator& axis();
+  // This rank's group in the beginning, and its ranks.
+  int group() const { return group_; }
+  int ranks_of_group() const { return of_group_; }
+
+  // See Communicator::attempt(), which calls this for ranks() and axis(). What is begun there between two attempts may
+  // fail on some ranks alone; it is waited for in an attempt, and begun again in it where losses() has changed. An
+  // attempt inside another one is part of it. Throws where this rank's own group has lost a rank, where nobody was
+  // lost, and what f throws otherwise; an AgreedError, which all ranks throw, once all have it.
+  void attempt(const std::function<void()>& f);
+  // Called on every rank that is left, for each group that is lost; asks for no collective.
+  void when_lost(std::function<void(const LostGroup&)> tell) { tell_ = std::move(tell); }
+
+ private:
+  class Ranks;
+
+  // Returns whether the others had ended the attempt that this rank is in. Called in the handler of what broke it.
+  bool recover();
+  bool make_ranks();
+  void note_lost(const std::vector<int>& ranks_left);
+
+  int of_group_, groups_, group_, place_;
+  std::unique_ptr<Lifeline> lifeline_;
+  std::unique_ptr<Ranks> ranks_, axis_;
+  std::vector<bool> is_there_;  // by group
+  std::function<void(const LostGroup&)> tell_;
+  bool is_inside_ = false;   // an attempt
+  bool was_behind_ = false;  // in the attempt before the one that comes next
+  std::int64_t ended_ = 0;   // attempts
+  std::int64_t losses_ = 0;
+  const int exceptions_ = std::uncaught_exceptions();
+};
+
+}  // namespace keel

@@ -1,0 +1,193 @@
+// Who is left of ranks of which some go, also while the others agree on it.
+
+#include "keel/dist/comm/lifeline.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <latch>
+#include <optional>
+#include <random>
+#include <thread>
+
+#include "keel/dist/comm/run_ranks.h"
+#include "keel/dist/comm/thread_transport.h"
+#include "keel/runtime/error.h"
+#include "tests/dist/comm/forwarding_transport.h"
+#include "tests/dist/comm/ranks.h"
+#include "tests/support.h"
+
+namespace keel {
+namespace {
+
+using namespace keel::testing;
+
+struct Dies {};
+
+// Dies where it would send a message of this number.
+class MortalTransport : public ForwardingTransport {
+ public:
+  MortalTransport(std::unique_ptr<Transport> inner, int left) : ForwardingTransport(std::move(inner)), left_(left) {}
+  std::unique_ptr<Message> send(int to, std::uint64_t tag, const void* data, std::size_t bytes) override {
+    if (left_-- == 0) throw Dies();
+    return ForwardingTransport::send(to, tag, data, bytes);
+  }
+
+ private:
+  int left_;
+};
+
+constexpr int kImmortal = -1, kAgreements = 3;
+std::int64_t word_of(int rank, int agreement) { return 100 * rank + agreement; }
+
+// What each rank has got by agreements, one after the other; rank r dies before its deaths[r]-th message.
+std::vector<std::vector<Survivors>> agreed_by(const std::vector<int>& deaths, const std::vector<int>& groups) {
+  const auto n = static_cast<int>(deaths.size());
+  const ThreadHub hub(n);
+  std::vector<std::vector<Survivors>> by_rank(deaths.size());
+  std::latch all_have_agreed(n);  // who goes before is missing to the others
+  const auto run = [&](int rank) {
+    const auto r = static_cast<std::size_t>(rank);
+    const std::unique_ptr<Transport> all = hub.connect(rank);
+    std::optional<MortalTransport> lifeline(std::in_place, all->lifeline(), deaths[r]);
+    std::optional<Agreement> agreement(std::in_place, *lifeline, groups, std::chrono::seconds(20));
+    try {
+      for (int i = 0; i < kAgreements; ++i) by_rank[r].push_back(agreement->agree(word_of(rank, i)));
+      all_have_agreed.arrive_and_wait();
+      return;
+    } catch (const Dies&) {
+    } catch (const Error&) {}  // its group is missing
+    agreement.reset();
+    lifeline.reset();
+    all_have_agreed.count_down();
+  };
+  std::vector<std::jthread> threads;
+  for (int rank = 0; rank < n; ++rank) threads.emplace_back(run, rank);
+  threads.clear();
+  return by_rank;
+}
+
+std::vector<int> each_by_itself(int n) {
+  std::vector<int> groups;
+  for (int r = 0; r < n; ++r) groups.push_back(r);
+  return groups;
+}
+
+TEST(Agreement, OfAllWhoAreThereIsThatTheyAre) {
+  for (const int n : {1, 2, 5})
+    for (const std::vector<Survivors>& told :
+         agreed_by(std::vector<int>(static_cast<std::size_t>(n), kImmortal), each_by_itself(n))) {
+      ASSERT_EQ(told.size(), static_cast<std::size_t>(kAgreements));
+      for (int i = 0; i < kAgreements; ++i) {
+        const Survivors& survivors = told[static_cast<std::size_t>(i)];
+        EXPECT_EQ(survivors.ranks, each_by_itself(n));
+        for (std::size_t r = 0; r < survivors.ranks.size(); ++r)
+          EXPECT_EQ(survivors.words[r], word_of(static_cast<int>(r), i));
+      }
+    }
+}
+
+// At each message that ranks die, of one to all but one rank.
+TEST(Agreement, IsTheSameOnAllThatAreLeftWheneverOthersDie) {
+  std::mt19937 random(7);
+  for (int round = 0; round < 150; ++round) {
+    const int n = 2 + static_cast<int>(random() % 4);
+    std::vector<int> deaths(static_cast<std::size_t>(n), kImmortal);
+    for (int dead = 1 + static_cast<int>(random() % static_cast<unsigned>(n - 1)); dead > 0; --dead)
+      deaths[random() % deaths.size()] = static_cast<int>(random() % static_cast<unsigned>(4 * n));
+    const auto by_rank = agreed_by(deaths, each_by_itself(n));
+    const std::vector<Survivors>* first = nullptr;
+    for (int r = 0; r < n; ++r) {
+      const std::vector<Survivors>& told = by_rank[static_cast<std::size_t>(r)];
+      if (told.size() < static_cast<std::size_t>(kAgreements)) {
+        EXPECT_NE(deaths[static_cast<std::size_t>(r)], kImmortal) << "round " << round << ", rank " << r;
+        continue;
+      }
+      if (first == nullptr) first = &told;
+      for (int i = 0; i < kAgreements; ++i) {
+        const Survivors& mine = told[static_cast<std::size_t>(i)];
+        EXPECT_EQ(mine.ranks, (*first)[static_cast<std::size_t>(i)].ranks) << "round " << round << ", rank " << r;
+        EXPECT_EQ(mine.words, (*first)[static_cast<std::size_t>(i)].words);
+        EXPECT_TRUE(std::ranges::binary_search(mine.ranks, r));
+        for (std::size_t at = 0; at < mine.ranks.size(); ++at) EXPECT_EQ(mine.words[at], word_of(mine.ranks[at], i));
+        if (i > 0) {
+          EXPECT_TRUE(std::ranges::includes(told[static_cast<std::size_t>(i) - 1].ranks, mine.ranks)) << "none returns";
+        }
+      }
+    }
+  }
+}
+
+TEST(Agreement, LeavesOutAWholeGroup) {
+  const auto by_rank = agreed_by({kImmortal, kImmortal, kImmortal, 0, kImmortal, kImmortal}, {0, 0, 1, 1, 2, 2});
+  for (const std::size_t r : {0, 1, 4, 5}) {
+    ASSERT_EQ(by_rank[r].size(), static_cast<std::size_t>(kAgreements));
+    EXPECT_EQ(by_rank[r].back().ranks, (std::vector<int>{0, 1, 4, 5}));
+  }
+  EXPECT_LT(by_rank[2].size(), static_cast<std::size_t>(kAgreements)) << "it ends with its group";
+}
+
+TEST(Agreement, EndsWhereARankNeitherComesNorGoes) {
+  const ThreadHub hub(2);
+  std::unique_ptr<Transport> here, there;
+  std::jthread other([&] { there = hub.connect(1)->lifeline(); });
+  here = hub.connect(0)->lifeline();
+  other.join();
+  Agreement agreement(*here, {0, 1}, std::chrono::milliseconds(50));
+  EXPECT_THROW(agreement.agree(0), Error);
+}
+
+TEST(SplitApart, AGroupsFailureIsItsOwn) {
+  const auto told = messages(4, [](Communicator& comm) {
+    const auto pair = comm.split_apart(comm.rank() / 2, comm.rank());
+    const auto below = pair->split(0, pair->rank());
+    if (comm.rank() == 0) below->fail("out of paper");
+    if (comm.rank() < 2) return below->barrier();
+    EXPECT_THROW(
+        for (;;) {
+          comm.poll();
+          std::this_thread::yield();
+        },
+        Error)
+        << "ranks 0 and 1 have failed, and told it";
+    pair->barrier();
+    below->barrier();
+  });
+  for (const std::size_t r : {0, 1}) EXPECT_NE(told[r].find("out of paper"), std::string::npos) << told[r];
+  for (const std::size_t r : {2, 3}) EXPECT_EQ(told[r], "");
+}
+
+// As transports of MPI, which offer none of it.
+TEST(Lifeline, IsRefusedWhereRanksEndTogether) {
+  const ThreadHub hub(1);
+  const auto ranks = make_communicator(std::make_unique<ForwardingTransport>(hub.connect(0)));
+  for (const auto& asks :
+       std::vector<std::function<void()>>{[&] { ranks->lifeline({0}); }, [&] { ranks->split_apart(0, 0); }}) {
+    try {
+      asks();
+      ADD_FAILURE() << "it is not refused";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::unsupported);
+      EXPECT_NE(std::string(error.what()).find("keel launch --tcp"), std::string::npos) << error.what();
+    }
+  }
+}
+
+TEST(Lifeline, MakesACommunicatorOfThoseThatAreLeft) {
+  const auto left = results_of_those_left(4, [](Communicator& comm) -> std::vector<double> {
+    const auto lifeline = comm.lifeline({0, 1, 2, 3});
+    const auto ranks = comm.split_apart(0, comm.rank());
+    if (comm.rank() == 1) die();
+    EXPECT_THROW(ranks->barrier(), Error);
+    const Survivors survivors = lifeline->agree(comm.rank());
+    EXPECT_EQ(survivors.ranks, (std::vector<int>{0, 2, 3}));
+    const auto fewer = lifeline->ranks();
+    const Tensor x = tensor_of(testing::context(1), {1.0 + comm.rank()}, {1});
+    fewer->all_reduce(x).wait();
+    return {x.item(), static_cast<double>(fewer->rank()), static_cast<double>(fewer->size())};
+  });
+  EXPECT_EQ(left, (std::vector<std::vector<double>>{{8, 0, 3}, {}, {8, 1, 3}, {8, 2, 3}}));
+}
+
+}  // namespace
+}  // namespace keel

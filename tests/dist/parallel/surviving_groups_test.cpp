@@ -1,0 +1,397 @@
+// Outer steps of groups of which some are lost: what the others have afterwards. Among threads, and among processes
+// that are killed.
+
+#include "keel/dist/parallel/surviving_groups.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+
+#include "keel/dist/comm/agreement.h"
+#include "keel/dist/comm/decorators.h"
+#include "keel/dist/parallel/deal_by_cost.h"
+#include "keel/dist/parallel/fast_components.h"
+#include "keel/dist/parallel/outer_steps.h"
+#include "keel/dist/parallel/sparse_outer_steps.h"
+#include "tests/dist/comm/ranks.h"
+#include "tests/dist/parallel/sharding_support.h"
+
+namespace keel {
+namespace {
+
+using namespace keel::testing;
+
+constexpr OuterStepOptions kLocalSgd = {.every = 3, .repeats = true};
+constexpr OuterStepOptions kDiLoCo = {.every = 3, .rate = 0.7, .momentum = 0.9, .nesterov = true, .repeats = true};
+constexpr OuterStepOptions kStreaming = {.every = 4,
+                                         .rate = 0.7,
+                                         .momentum = 0.9,
+                                         .nesterov = true,
+                                         .fragments = 2,
+                                         .delay = 2,
+                                         .blend = 0.25,
+                                         .repeats = true};
+
+CommunicatorOptions impatient() {
+  CommunicatorOptions options;
+  options.timeout = std::chrono::seconds(20);
+  return options;
+}
+
+// When a group goes: before a collective of this number that it asks for in training, or before a step.
+struct Death {
+  int collective = -1;
+  int step = -1;
+};
+using Deaths = std::map<int, Death>;  // by group
+
+const std::vector<std::int64_t> kUnits = {5, 40, 17};
+constexpr int kSteps = 11;
+
+// How far a group's own training takes a weight in a step.
+float move_of(int group, int step, std::size_t unit, std::size_t at) {
+  return 0.01F * static_cast<float>((group + 2) * static_cast<int>(at % 7) - step + 3 * static_cast<int>(unit));
+}
+
+// The same in plain loops, by one who sees all groups.
+class Reference {
+ public:
+  Reference(const OuterStepOptions& options, int groups)
+      : options_(options), groups_(static_cast<std::size_t>(groups)) {
+    fragments_ = deal_by_cost(kUnits, static_cast<int>(options.fragments));
+    for (const std::int64_t count : kUnits) {
+      const std::vector<float> numbers(static_cast<std::size_t>(count), 1.0F);
+      anchor_.push_back(numbers);
+      momentum_.emplace_back(numbers.size());
+      for (Group& each : groups_) {
+        each.weights.push_back(numbers);
+        each.part.emplace_back(numbers.size());
+      }
+    }
+  }
+
+  void train(const Deaths& deaths) {
+    for (int step = 1; step <= kSteps; ++step) {
+      for (std::size_t g = 0; g < groups_.size(); ++g) {
+        Group& group = groups_[g];
+        const auto death = deaths.find(static_cast<int>(g));
+        if (death != deaths.end() && death->second.step == step) group.is_there = false;
+        for (std::size_t u = 0; u < kUnits.size(); ++u)
+          for (std::size_t i = 0; i < group.weights[u].size(); ++i)
+            group.weights[u][i] += move_of(static_cast<int>(g), step, u, i);
+        for (std::size_t u = 0; u < kUnits.size(); ++u)
+          if (is_due(u, step)) send(g, u, deaths);
+        bool is_any_due = false;
+        for (std::size_t u = 0; u < kUnits.size(); ++u)
+          is_any_due = is_any_due || is_due(u, step - static_cast<int>(options_.delay));
+        if (is_any_due) ask(g, deaths);
+      }
+      for (std::size_t u = 0; u < kUnits.size(); ++u)
+        if (is_due(u, step - static_cast<int>(options_.delay))) use(u);
+    }
+  }
+
+  std::vector<double> weights(int group) const {
+    std::vector<double> all;
+    for (const std::vector<float>& unit : groups_[static_cast<std::size_t>(group)].weights)
+      all.insert(all.end(), unit.begin(), unit.end());
+    return all;
+  }
+  bool is_there(int group) const { return groups_[static_cast<std::size_t>(group)].is_there; }
+
+ private:
+  struct Group {
+    std::vector<std::vector<float>> weights, part;  // by unit
+    int asked = 0;                                  // collectives
+    bool is_there = true;
+  };
+
+  bool is_due(std::size_t unit, int step) const {
+    return step > 0 && (step + fragments_[unit] * options_.every / options_.fragments) % options_.every == 0;
+  }
+  // A collective, before which the group may go.
+  void ask(std::size_t g, const Deaths& deaths) {
+    const auto death = deaths.find(static_cast<int>(g));
+    if (death != deaths.end() && death->second.collective == groups_[g].asked) groups_[g].is_there = false;
+    ++groups_[g].asked;
+  }
+  void send(std::size_t g, std::size_t u, const Deaths& deaths) {
+    ask(g, deaths);
+    for (std::size_t i = 0; i < anchor_[u].size(); ++i)
+      groups_[g].part[u][i] = anchor_[u][i] - groups_[g].weights[u][i];
+  }
+  void use(std::size_t u) {
+    const auto left = std::ranges::count(groups_, true, &Group::is_there);
+    const auto share = static_cast<float>(1.0 / static_cast<double>(left));
+    const auto momentum = static_cast<float>(options_.momentum), rate = static_cast<float>(options_.rate);
+    for (std::size_t i = 0; i < anchor_[u].size(); ++i) {
+      float sum = 0;
+      for (const Group& each : groups_)
+        if (each.is_there) sum += each.part[u][i];
+      float gradient = sum * share;
+      if (momentum > 0) {
+        momentum_[u][i] *= momentum;
+        momentum_[u][i] += gradient;
+        const float ahead = momentum_[u][i] * momentum;
+        gradient += ahead;
+      }
+      gradient *= -rate;
+      anchor_[u][i] += gradient;
+      for (Group& each : groups_) {
+        if (options_.blend == 1) {
+          each.weights[u][i] = anchor_[u][i];
+          continue;
+        }
+        const float blended = anchor_[u][i] * static_cast<float>(options_.blend);
+        each.weights[u][i] *= static_cast<float>(1 - options_.blend);
+        each.weights[u][i] += blended;
+      }
+    }
+  }
+
+  OuterStepOptions options_;
+  std::vector<Group> groups_;
+  std::vector<std::vector<float>> anchor_, momentum_;  // by unit
+  std::vector<int> fragments_;
+};
+
+// Steps of a strategy on one rank, which is a group by itself. `lost`: groups that are to be told of, in this order.
+std::vector<double> stepped(Communicator& direct, const StrategyMaker& make, const Deaths& deaths) {
+  const auto found = deaths.find(direct.rank());
+  const Death death = found == deaths.end() ? Death{} : found->second;
+  std::int64_t before = -1, asked = 0;
+  WatchedCommunicator ranks(direct, [&](std::int64_t number, const Collective&) {
+    asked = number + 1;
+    if (death.collective >= 0 && before >= 0 && number - before >= death.collective) die();
+  });
+  SurvivingGroups groups(ranks, 1);
+  std::size_t told = 0;
+  groups.when_lost([&](const LostGroup& lost) {
+    ++told;
+    EXPECT_TRUE(deaths.contains(lost.number));
+    EXPECT_EQ(lost.first, lost.number);
+    EXPECT_EQ(lost.last, lost.number);
+  });
+  const Context context = testing::context(1);
+  std::vector<StrategyUnit> units;
+  for (const std::int64_t count : kUnits) units.push_back({"unit", kernels::full(context, {count}, 1), Tensor()});
+  const auto strategy = make();
+  strategy->begin({.units = units, .context = context, .outer = groups.axis()});
+  before = asked;
+  for (int step = 1; step <= kSteps; ++step) {
+    if (death.step == step) die();
+    for (std::size_t u = 0; u < units.size(); ++u) {
+      std::vector<double> moves;
+      for (std::size_t i = 0; i < static_cast<std::size_t>(kUnits[u]); ++i)
+        moves.push_back(move_of(direct.rank(), step, u, i));
+      kernels::accumulate(units[u].weights, tensor_of(context, moves, {kUnits[u]}));
+    }
+    strategy->after_step([] { return true; });
+  }
+  EXPECT_EQ(told, static_cast<std::size_t>(direct.size() - groups.ranks().size()));
+  std::vector<double> all;
+  for (const StrategyUnit& unit : units) std::ranges::copy(doubles(unit.weights), std::back_inserter(all));
+  return all;
+}
+
+void expect_reference(const OuterStepOptions& options, int n, const StrategyMaker& make, const Deaths& deaths,
+                      const std::string& what) {
+  Reference reference(options, n);
+  reference.train(deaths);
+  const auto left = results_of_those_left(
+      n, [&](Communicator& direct) { return stepped(direct, make, deaths); }, impatient());
+  for (int g = 0; g < n; ++g) {
+    const std::vector<double>& mine = left[static_cast<std::size_t>(g)];
+    if (deaths.contains(g) && mine.empty()) continue;
+    EXPECT_TRUE(reference.is_there(g) && mine == reference.weights(g)) << what << ", group " << g;
+  }
+}
+
+StrategyMaker outer(const OuterStepOptions& options) {
+  return [options] { return make_outer_steps(options); };
+}
+
+// How many collectives a group asks for in all.
+int collectives_of(const OuterStepOptions& options) {
+  int sends = 0, uses = 0;
+  const std::vector<int> fragments = deal_by_cost(kUnits, static_cast<int>(options.fragments));
+  const auto is_due = [&](std::size_t unit, std::int64_t step) {
+    return step > 0 && (step + fragments[unit] * options.every / options.fragments) % options.every == 0;
+  };
+  for (int step = 1; step <= kSteps; ++step) {
+    bool uses_any = false;
+    for (std::size_t u = 0; u < kUnits.size(); ++u) {
+      sends += is_due(u, step) ? 1 : 0;
+      uses_any = uses_any || is_due(u, step - options.delay);
+    }
+    uses += uses_any ? 1 : 0;
+  }
+  return sends + uses;
+}
+
+std::vector<int> some_of(int count) {
+  std::vector<int> all;
+  for (int i = 0; i < count; i += has_processes() ? 4 : 1) all.push_back(i);
+  return all;
+}
+
+TEST(SurvivingGroups, WithoutALossStepsAreTheSame) {
+  for (const OuterStepOptions& options : {kLocalSgd, kDiLoCo, kStreaming})
+    expect_reference(options, 3, outer(options), {}, "no loss");
+}
+
+TEST(SurvivingGroups, GoOnFromTheMeanOfThoseThatAreLeftWhereverOneGoes) {
+  for (const OuterStepOptions& options : {kLocalSgd, kDiLoCo, kStreaming})
+    for (const int at : some_of(collectives_of(options)))
+      expect_reference(options, 3, outer(options), {{at % 3, {.collective = at}}},
+                       concat(make_outer_steps(options)->describe(), ", before collective ", at));
+}
+
+TEST(SurvivingGroups, GoOnWhereOneGoesInTheMiddleOfAWindow) {
+  for (const OuterStepOptions& options : {kDiLoCo, kStreaming})
+    for (const int step : {1, 5, 9})
+      expect_reference(options, 4, outer(options), {{2, {.step = step}}}, concat("before step ", step));
+}
+
+// Where they go together that is before the first attempt: one that has heard of another's end before its own time has
+// come asks for other collectives.
+TEST(SurvivingGroups, GoOnWhereTwoGo) {
+  for (const int at : {0, 2})
+    expect_reference(kDiLoCo, 4, outer(kDiLoCo), {{0, {.collective = at}}, {3, {.collective = at}}},
+                     concat("two before collective ", at));
+  for (const OuterStepOptions& options : {kDiLoCo, kStreaming}) {
+    expect_reference(options, 4, outer(options), {{0, {.step = 6}}, {3, {.step = 6}}}, "two before step 6");
+    expect_reference(options, 4, outer(options), {{1, {.collective = 2}}, {2, {.step = 8}}}, "one after the other");
+    expect_reference(options, 3, outer(options), {{0, {.step = 4}}, {1, {.step = 7}}}, "until one is left");
+  }
+}
+
+// One that is about to go on without another one goes itself.
+TEST(SurvivingGroups, GoOnWhereOneGoesWhileTheyAgreeOnAnother) {
+  const auto left = results_of_those_left(
+      4,
+      [](Communicator& direct) -> std::vector<double> {
+        SurvivingGroups groups(direct, 1);
+        groups.when_lost([&](const LostGroup&) {
+          if (direct.rank() == 1) die();
+        });
+        if (direct.rank() == 3) die();
+        const Tensor x = empty(testing::context(1), {1});
+        groups.attempt([&] {
+          kernels::fill(x, direct.rank());
+          groups.axis().all_reduce(x).wait();
+        });
+        return {x.item(), static_cast<double>(groups.ranks().size()), static_cast<double>(groups.ranks().losses())};
+      },
+      impatient());
+  EXPECT_EQ(left, (std::vector<std::vector<double>>{{2, 2, 2}, {}, {2, 2, 2}, {}}));
+}
+
+// With all numbers in 32 bits they are steps of DiLoCo without momentum.
+TEST(SurvivingGroups, SendSparseStepsAgain) {
+  constexpr OuterStepOptions kDense = {.every = 3, .rate = 0.7, .repeats = true};
+  const StrategyMaker sparse = [] {
+    return make_sparse_outer_steps({.every = 3, .rate = 0.7, .decay = 0.9, .chunk = 8, .keep = 8, .bits = 32});
+  };
+  for (const int at : some_of(collectives_of(kDense)))
+    expect_reference(kDense, 3, sparse, {{1, {.collective = at}}}, concat("before collective ", at));
+}
+
+// What f's collectives give, or an error that all throw, is had by all that are left, or by none.
+TEST(SurvivingGroups, ThrowTogetherWhatAllThrow) {
+  const auto left = results_of_those_left(
+      3,
+      [](Communicator& direct) -> std::vector<double> {
+        SurvivingGroups groups(direct, 1);
+        if (direct.rank() == 0) die();
+        EXPECT_THROW(groups.attempt([] { throw AgreedError("no room"); }), AgreedError);
+        return {static_cast<double>(groups.ranks().size())};
+      },
+      impatient());
+  EXPECT_EQ(left, (std::vector<std::vector<double>>{{}, {2}, {2}}));
+}
+
+TEST(SurvivingGroups, EndWhereWhatBreaksThemIsNoLoss) {
+  const auto told = messages(
+      2,
+      [](Communicator& direct) {
+        SurvivingGroups groups(direct, 1);
+        groups.attempt([&] {
+          const Tensor x = zeros(testing::context(1), {1 + direct.rank()});
+          groups.ranks().all_reduce(x).wait();
+        });
+      },
+      impatient());
+  for (const std::string& each : told) EXPECT_NE(each.find("all_reduce"), std::string::npos) << each;
+}
+
+ShardedOptions in_pairs(int number, const StrategyMaker& strategy, SurvivingGroups& groups) {
+  ShardedOptions options = stage(number);
+  options.sharding.group = 2;
+  options.strategy = strategy;
+  options.survivors = &groups;
+  return options;
+}
+
+// Engines of three groups of two; one rank of the second group goes before a collective of this number. What each rank
+// has at the end, behind the collectives that it has asked for.
+std::vector<std::vector<double>> trained(const StrategyMaker& strategy, int number, int at) {
+  return results_of_those_left(
+      6,
+      [&](Communicator& direct) {
+        std::int64_t before = -1, asked = 0;
+        WatchedCommunicator ranks(direct, [&](std::int64_t number_of, const Collective&) {
+          asked = number_of + 1;
+          if (direct.rank() == 3 && at >= 0 && before >= 0 && number_of - before >= at) die();
+        });
+        SurvivingGroups groups(ranks, 2);
+        UnitNet net;
+        Sharded engine(net, testing::context(1), ranks, make_adamw({}), in_pairs(number, strategy, groups));
+        groups.attempt([] {});  // all have made theirs
+        before = asked;
+        for (int step = 0; step < 7; ++step) {
+          const Tensor x = rows(engine.context(), step, direct, 0, 1, 100, DType::f32);
+          engine.backward(mean(square(net(x))), {.weight = x.dim(0)});
+          EXPECT_TRUE(engine.step(1e-2).get().taken);
+        }
+        EXPECT_EQ(engine.groups(), groups.axis().size());
+        std::vector<double> all = {static_cast<double>(direct.rank() == 3 ? asked - before : 0)};
+        std::ranges::copy(whole_values(engine), std::back_inserter(all));
+        return all;
+      },
+      impatient());
+}
+
+TEST(SurvivingGroups, OfEnginesLoseAWholeGroupWithARank) {
+  const std::vector<StrategyMaker> strategies = {
+      outer(kDiLoCo), outer(kStreaming), [] { return make_sparse_outer_steps({.every = 3, .chunk = 64, .keep = 8}); },
+      [] { return make_fast_components({.decay = 0.9, .chunk = 16, .keep = 2}); }};
+  for (std::size_t i = 0; i < strategies.size(); ++i) {
+    const int number = i % 2 == 0 ? 3 : 0;
+    const auto asked = static_cast<int>(trained(strategies[i], number, -1)[3].front());
+    ASSERT_GT(asked, 20);
+    for (const int at : {0, asked / 3, asked / 2, asked - 2}) {
+      const auto left = trained(strategies[i], number, at);
+      for (const std::size_t rank : {2, 3}) EXPECT_TRUE(left[rank].empty()) << "its group ends with it";
+      for (const std::size_t rank : {0, 4}) {
+        EXPECT_FALSE(left[rank].empty()) << "strategy " << i << ", before collective " << at;
+        EXPECT_TRUE(left[rank] == left[rank + 1]) << "strategy " << i << ", before collective " << at;
+      }
+    }
+  }
+}
+
+// Steps of plain SGD that end with an outer one, so that all that are left have the same.
+TEST(SurvivingGroups, OfEnginesHaveTheSameWeightsAfterAnOuterStep) {
+  constexpr OuterStepOptions kLast = {.every = 7, .rate = 0.7, .repeats = true};
+  for (const int number : {0, 2, 3}) {
+    const auto without = trained(outer(kLast), number, 0);
+    for (const int at : {5, 20}) EXPECT_TRUE(trained(outer(kLast), number, at) == without) << "stage " << number;
+    EXPECT_FALSE(without[0].empty());
+    for (const std::size_t rank : {1, 4, 5}) EXPECT_TRUE(without[rank] == without[0]);
+  }
+}
+
+}  // namespace
+}  // namespace keel
