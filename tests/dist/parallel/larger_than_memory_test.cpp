@@ -90,6 +90,7 @@ ShardingOptions all_in_files_of(const TemporaryFolder& folder) {
   files.offload_optimizer = files.offload_parameters = files.offload_gradients = Residence::file;
   files.offload_folder = folder.path();
   files.offload_budget = 12 * kMebibyte;
+  files.offload_threads = 2;  // RLIMIT_DATA counts the room for their stacks, 8 MiB each
   return files;
 }
 

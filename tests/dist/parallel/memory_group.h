@@ -24,9 +24,10 @@ class MemoryGroup {
           {own_group("0::", "/sys/fs/cgroup"), "memory.max"}}) {
       if (base.empty()) continue;
       auto group = std::unique_ptr<MemoryGroup>(new MemoryGroup(base + concat("/keel-test-", ::getpid())));
+      const std::string file = group->folder_ + "/" + limit;  // which the system makes in such a folder
       if (!group->is_made_) why_not = concat("no folder can be made in ", base);
-      else if (!write(group->folder_ + "/" + limit, concat(bytes)))
-        why_not = concat("no ", limit, " is offered in ", base);
+      else if (!std::filesystem::exists(file)) why_not = concat("there is no ", limit, " in ", base);
+      else if (!write(file, concat(bytes))) why_not = concat("no ", limit, " can be set in ", base);
       else return group;
     }
     if (why_not.empty()) why_not = "there are no groups of processes (cgroup)";
