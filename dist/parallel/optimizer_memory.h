@@ -2,6 +2,7 @@
 // What the optimizer has on one rank: its state, and the ranges of parameters that it updates in a step, where they are
 // or in the processor's memory.
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -68,7 +69,7 @@ class OptimizerMemory {
   class UpdateFromFiles;
   // What an update of a unit reads or writes of the elements that this rank updates, and the page where it lies; null:
   // that is in memory. The states follow from kStates on.
-  enum : std::size_t { kValues, kMasters, kGradient, kStates };
+  static constexpr std::size_t kValues = 0, kMasters = 1, kGradient = 2, kStates = 3;
   struct Operand {
     Tensor numbers;
     Page* page = nullptr;

@@ -2,6 +2,7 @@
 // The order in which an update reads units from files, piece by piece, and waits until they are written: rules without
 // memory or files.
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
