@@ -1,14 +1,18 @@
 // AdamW whose state lies in a file beside the same disk by itself: as many bytes read and written in blocks of 1 MiB,
-// by as many threads.
+// by as many threads, and by one as `dd` does.
 //
-// usage: bench_pages FOLDER [MiB of state] [threads] [seconds]; medians, and the quickest of each
+// usage: bench_pages FOLDER [MiB of state] [threads] [seconds]; medians, the quickest of each, and what the processors
+// work for it. Rates are compared within a round.
 
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <thread>
 #include <vector>
+
+#include <sys/resource.h>
 
 #include "bench/measure.h"
 #include "keel/autograd/functions.h"
@@ -100,29 +104,59 @@ class Updates {
   std::unique_ptr<Sharded> engine_;
 };
 
+// Of all processors, in this process.
+double processor_seconds() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+// What is measured in each round.
+struct Contestant {
+  const char* name;
+  std::function<void()> run;
+  std::vector<double> times = {}, work = {};
+
+  void take_turn() {
+    const double before = processor_seconds();
+    times.push_back(seconds_of([&] { run(); }));
+    work.push_back(processor_seconds() - before);
+  }
+};
+
+double median_ratio(const Contestant& disk, const Contestant& update) {
+  std::vector<double> ratios;
+  for (std::size_t i = 0; i < disk.times.size(); ++i) ratios.push_back(disk.times[i] / update.times[i]);
+  return median(ratios);
+}
+
 void compare(const std::string& folder, std::int64_t mebibytes, int threads, double seconds) {
-  RawDisk disk(folder, mebibytes, threads);
+  RawDisk by_threads(folder, mebibytes, threads), by_one(folder, mebibytes, 1);
   Updates in_file(folder, mebibytes, threads, Residence::file),
       in_memory(folder, mebibytes, threads, Residence::device);
-  std::vector<double> times[3];
-  for (double spent = 0; spent < seconds || times[0].size() < 5;) {
-    times[0].push_back(seconds_of([&] { disk(); }));
-    times[1].push_back(seconds_of([&] { in_file(); }));
-    times[2].push_back(seconds_of([&] { in_memory(); }));
+  Contestant all[] = {{"the disk, all threads", [&] { by_threads(); }},
+                      {"the disk, one thread", [&] { by_one(); }},
+                      {"update, state in a file", [&] { in_file(); }},
+                      {"update, state in memory", [&] { in_memory(); }}};
+  for (double spent = 0; spent < seconds || all[0].times.size() < 5;) {
+    for (Contestant& each : all) each.take_turn();
     in_file.prepare();
     in_memory.prepare();
-    for (const std::vector<double>& each : times) spent += each.back();
+    for (const Contestant& each : all) spent += each.times.back();
   }
   const auto rate = [&](double time) { return 2 * static_cast<double>(mebibytes) / 1024 / time; };
   std::printf("%lld MiB of state, %d threads, %s\n", static_cast<long long>(mebibytes), threads,
-              disk.is_direct() ? "past the system's cache" : "through the system's cache");
-  const char* const names[] = {"the disk by itself", "update, state in a file", "update, state in memory"};
-  for (int i = 0; i < 3; ++i) {
-    const double least = *std::min_element(times[i].begin(), times[i].end());
-    std::printf("%-24s %9.1f ms %6.2f GiB/s   at best %9.1f ms %6.2f GiB/s\n", names[i], 1e3 * median(times[i]),
-                rate(median(times[i])), 1e3 * least, rate(least));
+              by_one.is_direct() ? "past the system's cache" : "through the system's cache");
+  for (const Contestant& each : all) {
+    const double least = *std::min_element(each.times.begin(), each.times.end());
+    std::printf("%-24s %9.1f ms %6.2f GiB/s   at best %9.1f ms %6.2f GiB/s   processors %7.1f ms\n", each.name,
+                1e3 * median(each.times), rate(median(each.times)), 1e3 * least, rate(least), 1e3 * median(each.work));
   }
-  std::printf("the update in a file has %.1f %% of the disk's rate\n", 100 * median(times[0]) / median(times[1]));
+  std::printf("the update in a file has %.1f %% of the disk's rate by all threads, %.1f %% of that by one\n",
+              100 * median_ratio(all[0], all[2]), 100 * median_ratio(all[1], all[2]));
 }
 
 }  // namespace
@@ -133,6 +167,6 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: bench_pages FOLDER [MiB of state] [threads] [seconds]\n");
     return 2;
   }
-  keel::bench::compare(argv[1], argc > 2 ? std::atoll(argv[2]) : 512, argc > 3 ? std::atoi(argv[3]) : 2,
+  keel::bench::compare(argv[1], argc > 2 ? std::atoll(argv[2]) : 512, argc > 3 ? std::atoi(argv[3]) : 4,
                        argc > 4 ? std::atof(argv[4]) : 20);
 }

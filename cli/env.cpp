@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <iomanip>
 #include <iostream>
 #include <string>
@@ -16,6 +17,7 @@
 #include "keel/runtime/context.h"
 #include "keel/runtime/device_api.h"
 #include "keel/runtime/memory_limit.h"
+#include "keel/runtime/scratch_file.h"
 #include "machine.h"
 #include "ranks.h"
 
@@ -55,6 +57,18 @@ void print_machine(const Context& context) {
   else if (pages.find("[madvise]") != std::string::npos) use = "given to large blocks that ask for them, as keel's do";
   else if (pages.find("[never]") != std::string::npos) use = "switched off by this system";
   print("huge pages", use);
+}
+
+// What a run in this folder would find for numbers that lie in files (docs/offload.md).
+void print_files() {
+  const std::string folder = std::filesystem::current_path().string(),
+                    type = file_system_of(folder, file_text("/proc/self/mountinfo"));
+  std::string use;
+  try {
+    use = make_scratch_file(folder)->alignment() > 1 ? "past the system's cache (O_DIRECT)"
+                                                     : "through the system's cache: it takes no O_DIRECT";
+  } catch (const Error& error) { use = error.what(); }
+  print("files here", fmt::format("on {}, {}", type.empty() ? "an unknown file system" : type, use));
 }
 
 void print_matmul(const Context& context) {
@@ -134,6 +148,7 @@ void print_environment() {
   print_devices();
   print_cuda_libraries();
   print_machine(context);
+  print_files();
   print_matmul(context);
   print_distribution();
   print_other_parts();

@@ -45,6 +45,26 @@ std::string file_text(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
+// A line: numbers, root, mount point, options, then after a lone "-" the type. The longest mount point that the path is
+// below has it, and of equal ones the last, which hides the others.
+std::string file_system_of(std::string_view path, const std::string& mounts) {
+  std::string found;
+  std::size_t longest = 0;
+  std::istringstream lines(mounts);
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::string point, type, word;
+    for (int i = 0; i < 5; ++i) words >> point;
+    while (words >> word && word != "-") {}
+    if (!(words >> type)) continue;
+    const bool is_below = point == "/" || path == point || path.starts_with(point + "/");
+    if (!is_below || point.size() < longest) continue;
+    longest = point.size();
+    found = type;
+  }
+  return found;
+}
+
 std::string program_path(std::string_view name) {
   const char* path = std::getenv("PATH");
   std::istringstream folders(path == nullptr ? "" : path);

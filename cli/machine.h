@@ -16,6 +16,10 @@ std::string vector_features(std::string_view flags);
 // A whole small file, empty when it cannot be read.
 std::string file_text(const std::string& path);
 
+// The type of the file system that a path is on, as "ext4", by the lines of /proc/self/mountinfo in `mounts`; empty
+// where none has it. `path` is absolute, without links.
+std::string file_system_of(std::string_view path, const std::string& mounts);
+
 // The path of a program in PATH; empty when there is none.
 std::string program_path(std::string_view name);
 

@@ -46,7 +46,7 @@ class MemoryWatcher {
 
 // A thread-safe caching allocator: a training step asks for the same sizes again and again, so
 // released blocks are kept by size and handed out without asking the system (and without new
-// page faults). Blocks are aligned to 64 bytes at least, large ones of the processor to 2 MiB pages.
+// page faults). Blocks lie at multiples of 64 bytes; of the processor, from 64 KiB on of 4 KiB, from 2 MiB on of 2 MiB.
 //
 // A block belongs to a stream. Whoever gets it next asks for it in the same stream, so its work comes after that of
 // the block's last user, and nobody waits.

@@ -86,42 +86,61 @@ void PageFile::reserve(std::int64_t bytes) {
   reserved_ += bytes;
 }
 
-std::size_t PageFile::add(std::string name, std::int64_t bytes) {
+std::size_t PageFile::add(std::string name, std::int64_t bytes, std::int64_t block) {
+  KEEL_CHECK(block > 0 && block <= kBlock && block % kPageAlignment == 0, "a page is moved by whole sectors, up to ",
+             kBlock, " bytes at a time, got ", block);
   const std::int64_t room = room_of(bytes);
   reserve(size_ + room - reserved_);
-  const auto blocks = static_cast<std::size_t>((bytes + kBlock - 1) / kBlock);
-  pages_.push_back({std::move(name), size_, bytes, std::vector<Hash128>(blocks)});
+  const auto blocks = static_cast<std::size_t>((bytes + block - 1) / block);
+  pages_.push_back({std::move(name), size_, bytes, block, std::vector<Hash128>(blocks)});
   size_ += room;
   return pages_.size() - 1;
 }
 
-PageWork PageFile::read(std::size_t page, std::byte* to) {
-  read_ += pages_[page].bytes;
-  return begin(Kind::read, page, to);
+PageWork PageFile::read(std::size_t page, PagePart part, std::byte* to) {
+  read_ += part.bytes;
+  return begin(Kind::read, page, part, to);
 }
 
-PageWork PageFile::write(std::size_t page, const std::byte* from) {
-  written_ += pages_[page].bytes;
-  return begin(Kind::write, page, const_cast<std::byte*>(from));
+PageWork PageFile::write(std::size_t page, PagePart part, const std::byte* from) {
+  written_ += part.bytes;
+  return begin(Kind::write, page, part, const_cast<std::byte*>(from));
 }
 
 PageWork PageFile::write_changed(std::size_t page, const std::byte* from) {
-  return begin(Kind::write_changed, page, const_cast<std::byte*>(from));
+  return begin(Kind::write_changed, page, all_of(page), const_cast<std::byte*>(from));
 }
 
-PageWork PageFile::begin(Kind kind, std::size_t page, std::byte* memory) {
+PageWork PageFile::begin(Kind kind, std::size_t number, PagePart part, std::byte* memory) {
+  Page& page = pages_[number];
+  const std::int64_t end = part.begin + part.bytes;
+  const bool ends_well = end == page.bytes || (end < page.bytes && end % page.block == 0);
+  if (part.begin < 0 || part.bytes < 0 || part.begin % page.block != 0 || !ends_well)
+    throw Error(concat("bytes ", part.begin, " to ", end, " of ", page.name, " are not whole blocks of ", page.block),
+                ErrorKind::internal);
   PageWork work;
-  const auto blocks = static_cast<std::int64_t>(pages_[page].hashes.size());
-  if (blocks == 0) return work;
+  if (part.bytes == 0) return work;
+  const std::int64_t first = part.begin / page.block, last = (end - 1) / page.block;
   work.state_ = std::make_shared<PageWork::State>();
-  work.state_->left = blocks;
+  work.state_->left = last - first + 1;
   {
     const std::lock_guard lock(mutex_);
-    for (std::int64_t block = 0; block < blocks; ++block)
-      jobs_.push_back({kind, &pages_[page], block, memory + block * kBlock, work.state_});
+    std::deque<Job>& jobs = kind == Kind::read ? reads_ : writes_;
+    for (std::int64_t block = first; block <= last; ++block)
+      jobs.push_back({kind, &page, block, memory + (block - first) * page.block, work.state_});
   }
   asked_.notify_all();
   return work;
+}
+
+// Under the lock, where there is one.
+PageFile::Job PageFile::take_next() {
+  const bool writes = !writes_.empty() && (turn_of_writes_ || reads_.empty());
+  turn_of_writes_ = !writes;
+  std::deque<Job>& jobs = writes ? writes_ : reads_;
+  Job job = std::move(jobs.front());
+  jobs.pop_front();
+  return job;
 }
 
 void PageFile::serve() {
@@ -131,10 +150,10 @@ void PageFile::serve() {
     Job job;
     {
       std::unique_lock lock(mutex_);
-      asked_.wait(lock, [this] { return ends_ || !jobs_.empty(); });
-      if (jobs_.empty()) return;
-      job = std::move(jobs_.front());
-      jobs_.pop_front();
+      const auto has_work = [this] { return !reads_.empty() || !writes_.empty(); };
+      asked_.wait(lock, [&] { return ends_ || has_work(); });
+      if (!has_work()) return;
+      job = take_next();
     }
     try {
       if (!buffer) buffer = std::make_unique<Buffer>(needs_buffer ? kBlock : 0);
@@ -159,7 +178,7 @@ bool PageFile::fits_file(std::span<const std::byte> bytes) const {
 
 void PageFile::read_block(const Job& job, std::span<std::byte> buffer) {
   const Page& page = *job.page;
-  const std::int64_t at = job.block * kBlock, count = std::min(kBlock, page.bytes - at);
+  const std::int64_t at = job.block * page.block, count = std::min(page.block, page.bytes - at);
   const std::span<std::byte> target(job.memory, static_cast<std::size_t>(count));
   const auto place = static_cast<std::uint64_t>(page.offset + at);
   if (fits_file(target)) {
@@ -176,7 +195,7 @@ void PageFile::read_block(const Job& job, std::span<std::byte> buffer) {
 
 void PageFile::write_block(const Job& job, std::span<std::byte> buffer) {
   Page& page = *job.page;
-  const std::int64_t at = job.block * kBlock, count = std::min(kBlock, page.bytes - at);
+  const std::int64_t at = job.block * page.block, count = std::min(page.block, page.bytes - at);
   const std::span<const std::byte> source(job.memory, static_cast<std::size_t>(count));
   Hash128& hash = page.hashes[static_cast<std::size_t>(job.block)];
   const Hash128 now = xxh3(source);

@@ -19,6 +19,8 @@ namespace {
 
 constexpr std::size_t kAlignment = 64;
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
+// From here on at whole pages, so that files may take them without a copy.
+constexpr std::size_t kLarge = std::size_t{64} << 10, kPage = 4096;
 
 std::string_view text_of(FaultKind kind) {
   switch (kind) {
@@ -36,7 +38,7 @@ std::string_view text_of(FaultKind kind) {
 }  // namespace
 
 void* ProcessorApi::allocate(std::size_t bytes) {
-  const std::size_t alignment = bytes >= kHugePage ? kHugePage : kAlignment;
+  const std::size_t alignment = bytes >= kHugePage ? kHugePage : bytes >= kLarge ? kPage : kAlignment;
   void* memory = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
   if (memory != nullptr && alignment == kHugePage) ::madvise(memory, bytes, MADV_HUGEPAGE);
   return memory;

@@ -135,11 +135,17 @@ constexpr std::size_t kStripeBytes = 64;
 constexpr std::size_t kBlockBytes = (kSecretBytes - kStripeBytes) / 8 * kStripeBytes;
 using Sums = std::array<u64, 8>;
 
-void add_stripe(Sums& sums, const std::byte* in, std::size_t secret) {
-  Sums values, keyed;
-  for (std::size_t i = 0; i < 8; ++i) values[i] = read64(in + 8 * i);
-  for (std::size_t i = 0; i < 8; ++i) keyed[i] = values[i] ^ secret64(secret + 8 * i);
-  for (std::size_t i = 0; i < 8; ++i) sums[i] += (keyed[i] & 0xffffffff) * (keyed[i] >> 32) + values[i ^ 1];
+// Stripes of which each takes the secret 8 bytes further on. A number counts at its neighbour's place, where it gets
+// once for all stripes, so that each of these is but sums of eight places.
+void add_stripes(Sums& sums, const std::byte* in, std::size_t count, std::size_t secret = 0) {
+  Sums products = {}, values = {};
+  for (std::size_t stripe = 0; stripe < count; ++stripe)
+    for (std::size_t i = 0; i < 8; ++i) {
+      const u64 value = read64(in + kStripeBytes * stripe + 8 * i), keyed = value ^ secret64(secret + 8 * (stripe + i));
+      products[i] += (keyed & 0xffffffff) * (keyed >> 32);
+      values[i] += value;
+    }
+  for (std::size_t i = 0; i < 8; ++i) sums[i] += products[i] + values[i ^ 1];
 }
 
 void scramble(Sums& sums) {
@@ -153,9 +159,14 @@ u64 merge(const Sums& sums, std::size_t secret, u64 start) {
   return avalanche(start);
 }
 
-// The stripes of a block, from its first on.
-void add_stripes(Sums& sums, const std::byte* block, std::size_t count) {
-  for (std::size_t i = 0; i < count; ++i) add_stripe(sums, block + kStripeBytes * i, 8 * i);
+// Whole blocks, of which none is the last.
+void add_blocks(Sums& sums, const std::byte* blocks, std::size_t count) {
+  Sums here = sums;
+  for (std::size_t i = 0; i < count; ++i) {
+    add_stripes(here, blocks + kBlockBytes * i, kBlockBytes / kStripeBytes);
+    scramble(here);
+  }
+  sums = here;
 }
 
 }  // namespace
@@ -168,10 +179,16 @@ void Xxh3::add(std::span<const std::byte> piece) {
   std::byte* const block = held_.data() + kStripe;
   while (!piece.empty()) {
     if (count_ == kBlock) {  // not the last one
-      add_stripes(sums_, block, kBlock / kStripe);
-      scramble(sums_);
+      add_blocks(sums_, block, 1);
       std::memcpy(held_.data(), block + kBlock - kStripe, kStripe);
       count_ = 0;
+    }
+    // Nor are these, which are read where they lie.
+    if (const std::size_t blocks = (piece.size() - 1) / kBlock; count_ == 0 && blocks > 0) {
+      add_blocks(sums_, piece.data(), blocks);
+      std::memcpy(held_.data(), piece.data() + blocks * kBlock - kStripe, kStripe);
+      size_ += blocks * kBlock;
+      piece = piece.subspan(blocks * kBlock);
     }
     const std::size_t taken = std::min(kBlock - count_, piece.size());
     std::memcpy(block + count_, piece.data(), taken);
@@ -192,7 +209,7 @@ Hash128 Xxh3::hash() const {
   Sums sums = sums_;
   // The last stripe is taken apart, even where it is a whole one, and may begin in the block before.
   add_stripes(sums, block, (count_ - 1) / kStripe);
-  add_stripe(sums, block + count_ - kStripe, kSecretBytes - kStripe - 7);
+  add_stripes(sums, block + count_ - kStripe, 1, kSecretBytes - kStripe - 7);
   return {merge(sums, 11, size_ * kPrime64[0]), merge(sums, kSecretBytes - kStripe - 11, ~(size_ * kPrime64[1]))};
 }
 

@@ -6,30 +6,56 @@
 #include <vector>
 
 #include "keel/dist/parallel/unit_split.h"
+#include "keel/dist/parallel/update_walk.h"
 #include "keel/optim/optimizer.h"
 
 namespace keel {
 
-// Bytes of the pages of one unit. What an update reads and writes: weights, masters and states; what it only reads: the
-// gradient; what is in none: whole gradients whose sums lie apart.
-struct UnitPages {
-  std::vector<std::int64_t> updated, read, others;
-  std::int64_t hosted = 0;  // of weights that lie in the processor's memory
+// A page of a unit.
+struct PlannedPage {
+  // What an update reads and writes: weights, masters and states; what it only reads: the gradient; what it leaves
+  // alone: whole gradients whose sums lie apart, and frozen weights.
+  enum class Use : unsigned char { updated, read, none };
+  Use use;
+  std::int64_t elements, width;
+  bool in_pieces = false;  // an update has but a piece of it in memory at a time
 
-  std::int64_t of_update() const;  // that it has where it works
-  std::int64_t stored() const;     // that it writes
-  std::int64_t room() const;       // in the file
+  std::int64_t bytes() const { return elements * width; }
 };
 
-// `on_device`: the optimizer works in the processor's memory for a device, and has a copy of the weights there.
-UnitPages pages_of(const UnitSplit& unit, const PrecisionPolicy& policy, const Optimizer& optimizer, bool on_device);
+struct UnitPages {
+  std::vector<PlannedPage> pages;
+  std::int64_t elements = 0;  // that this rank updates
+  std::int64_t hosted = 0;    // bytes of weights that lie in the processor's memory
 
+  WalkedUnit walked() const;
+  std::int64_t read() const;     // by an update
+  std::int64_t written() const;  // by an update
+  std::int64_t room() const;     // in the file
+};
+
+// What files are planned for.
+struct FilePlanSite {
+  std::span<const FlatBuffer> layout;
+  std::span<const UnitSplit> units;
+  const PrecisionPolicy& policy;
+  const Optimizer& optimizer;
+  bool on_device;  // the model computes on a device; an optimizer whose state lies in files works for it
+};
+
+UnitPages pages_of(const UnitSplit& unit, const FilePlanSite& site);
 // All that a rank keeps in files.
-std::int64_t room_in_file(std::span<const FlatBuffer> layout, std::span<const UnitSplit> units,
-                          const PrecisionPolicy& policy, const Optimizer& optimizer, bool on_device);
+std::int64_t room_in_file(const FilePlanSite& site);
+// The elements of the pieces in which an update reads and writes files, within a budget of bytes. An Error that names
+// the first unit of which it needs more.
+std::int64_t piece_of_update(const FilePlanSite& site, std::int64_t budget);
 
-// An Error that names the first unit of which an update needs more than the budget.
-void check_budget(std::span<const FlatBuffer> layout, std::span<const UnitSplit> units, const PrecisionPolicy& policy,
-                  const Optimizer& optimizer, bool on_device, std::int64_t budget);
+// Bytes that lie in files, of which an update reads and writes, and has in memory at a time; and what comes from the
+// processor to the device and goes back.
+struct FilePlan {
+  std::int64_t room = 0, read = 0, written = 0, walk = 0, moved = 0;
+  std::vector<std::int64_t> at_a_time = {};  // by unit, elements that an update works on
+};
+FilePlan plan_files(const FilePlanSite& site, std::int64_t budget);
 
 }  // namespace keel

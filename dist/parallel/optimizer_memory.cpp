@@ -21,14 +21,15 @@ OptimizerMemory::OptimizerMemory(const Units& units, const Optimizer& optimizer,
                           {shared->count}, Purpose::workspace);
   make_sums(site);
   std::int64_t before = 0;    // numbers in the units before
-  std::size_t parameter = 0;  // that are trained, in the units before
+  std::size_t parameter = 0;  // that are trained, in the units before with the same sums
   for (std::size_t i = 0; i < units_.size(); ++i) {
     const ShardUnit& unit = *units_[i];
     make_states(i);
+    make_operands(i);
     make_ranges(i, before, parameter, groups);
     if (!unit.trainable()) continue;
     before += unit.layout().numel;
-    parameter += unit.layout().segments.size();
+    if (pager_ == nullptr) parameter += unit.layout().segments.size();
   }
   make_matrices(groups, site);
   if (pager_ != nullptr) make_walk(site.budget);
@@ -45,7 +46,6 @@ void OptimizerMemory::make_matrices(const GroupRule& groups, const Site& site) {
 void OptimizerMemory::make_states(std::size_t number) {
   ShardUnit& unit = *units_[number];
   std::vector<Tensor>& states = states_.emplace_back();
-  std::vector<Page*>& pages = pages_.emplace_back(unit.trainable() ? unit.pages() : std::vector<Page*>{});
   if (!unit.trainable()) return;
   const bool in_file = unit.split().files_state;
   for (std::size_t kind = 0; kind < optimizer_.state_names().size(); ++kind) {
@@ -54,17 +54,53 @@ void OptimizerMemory::make_states(std::size_t number) {
     if (!in_file) continue;
     const std::string name = concat(optimizer_.state_names()[kind], " of ", name_of_unit(unit.layout()));
     state_pages_.push_back(std::make_unique<Page>(*pager_, states.back(), name, number));
-    pages.push_back(state_pages_.back().get());
+  }
+}
+
+void OptimizerMemory::make_operands(std::size_t number) {
+  ShardUnit& unit = *units_[number];
+  std::vector<Operand>& operands = operands_.emplace_back();
+  std::vector<Page*>& pages = whole_pages_.emplace_back();
+  if (pager_ == nullptr || !unit.trainable()) return;
+  pages = unit.pages();
+  operands = {{unit.parameters().update_values(), unit.parameters().update_page()},
+              {unit.parameters().own_master(), unit.parameters().master_page()},
+              {unit.gradient().own(), unit.gradient_page()}};
+  const std::vector<Tensor>& states = states_[number];
+  const bool in_file = unit.split().files_state;
+  for (std::size_t kind = 0; kind < states.size(); ++kind) {
+    Page* const page = in_file ? state_pages_[state_pages_.size() - states.size() + kind].get() : nullptr;
+    operands.push_back({states[kind], page});
+    if (in_file) pages.push_back(page);
   }
 }
 
 void OptimizerMemory::make_sums(const Site& site) {
+  unit_sums_.assign(units_.size(), nullptr);
   if (optimizer_.requirements().passes == 0) return;
   std::vector<Dims> shapes;
-  for (const auto& unit : units_)
-    if (unit->trainable())
-      for (const Segment& segment : unit->layout().segments) shapes.push_back(segment.shape);
-  sums_.emplace(optimizer_, shapes, context_, site.context, site.ranks, site.sharers, site.virtual_ranks);
+  const auto add = [&] {
+    sums_.push_back(std::make_unique<TensorSums>(optimizer_, shapes, context_, site.context, site.ranks, site.sharers,
+                                                 site.virtual_ranks));
+    shapes.clear();
+  };
+  for (std::size_t i = 0; i < units_.size(); ++i) {
+    if (!units_[i]->trainable()) continue;
+    for (const Segment& segment : units_[i]->layout().segments) shapes.push_back(segment.shape);
+    if (pager_ == nullptr) continue;
+    add();
+    unit_sums_[i] = sums_.back().get();
+  }
+  if (pager_ != nullptr) return;
+  add();
+  for (std::size_t i = 0; i < units_.size(); ++i)
+    if (units_[i]->trainable()) unit_sums_[i] = sums_.back().get();
+}
+
+double OptimizerMemory::waited_ms() const {
+  double sum = matrices_ ? matrices_->waited_ms() : 0;
+  for (const auto& sums : sums_) sum += sums->waited_ms();
+  return sum;
 }
 
 // Elements of a unit that this rank owns, as the optimizer sees them.
@@ -100,13 +136,15 @@ std::vector<Tensor> OptimizerMemory::make_parameter_state(const ShardUnit& unit,
 }
 
 // Neighbours of one group are updated as one range, as far as this rank owns them; unless the optimizer treats
-// parameters one by one. `before`, `parameter`: numbers and parameters that are trained in the units before.
+// parameters one by one. `before`: numbers that are trained in the units before; `parameter`: parameters whose sums
+// come before the unit's.
 void OptimizerMemory::make_ranges(std::size_t unit, std::int64_t before, std::size_t parameter,
                                   const GroupRule& groups) {
   const auto first_range = static_cast<std::int64_t>(ranges_.size()),
              first_part = static_cast<std::int64_t>(parts_.size());
   const std::vector<Segment>& segments = units_[unit]->layout().segments;
   const bool one_by_one = optimizer_.requirements().one_by_one;
+  const TensorSums* const sums = unit_sums_[unit];
   const auto group_of = [&](std::size_t at) { return keel::group_of(groups, segments[at]); };
   for (std::size_t first = 0, last; first < segments.size() && units_[unit]->trainable(); first = last) {
     const ParameterGroup group = group_of(first);
@@ -130,12 +168,12 @@ void OptimizerMemory::make_ranges(std::size_t unit, std::int64_t before, std::si
         to.back().state.push_back(kinds[k].shape ? kept[k]
                                                  : kept[k].slice(0, from, from + kinds[k].count(span.count())));
       }
-      if (!sums_) return;
-      to.back().measured = sums_->of_part(parameter + first, number);
-      to.back().sums = sums_->of_whole(parameter + first);
+      if (sums == nullptr) return;
+      to.back().measured = sums->of_part(parameter + first, number);
+      to.back().sums = sums->of_whole(parameter + first);
     };
     add(ranges_, owned);
-    for (int i = 0; sums_ && i < units_[unit]->split().virtual_ranks; ++i)
+    for (int i = 0; sums != nullptr && i < units_[unit]->split().virtual_ranks; ++i)
       add(parts_, units_[unit]->virtual_shard(i), i);
   }
   unit_ranges_.push_back({first_range, static_cast<std::int64_t>(ranges_.size())});
@@ -155,7 +193,7 @@ void OptimizerMemory::update(const Tensor& state, const Updated& updated) {
 
 void OptimizerMemory::update_in_place(const Tensor& state) {
   const StepInput input{.step = state, .shared = shared_};
-  if (sums_) sums_->measure(parts_, ranges_, input);
+  if (!sums_.empty()) sums_.front()->measure(parts_, ranges_, input);
   if (matrices_) matrices_->run(ranges_, input);
   optimizer_.update(ranges_, input);
   optimizer_.advance(input);
@@ -216,7 +254,7 @@ void OptimizerMemory::update_on_processor(const Tensor& decided) {
           all.push_back(std::move(range));
     return all;
   };
-  if (sums_) sums_->measure(all_with_gradients(parts_, unit_parts_), ranges_, input);
+  if (!sums_.empty()) sums_.front()->measure(all_with_gradients(parts_, unit_parts_), ranges_, input);
   if (matrices_) matrices_->run(all_with_gradients(ranges_, unit_ranges_), input);
   for (std::size_t i = 0; i < units_.size(); ++i) {
     ShardUnit& unit = *units_[i];

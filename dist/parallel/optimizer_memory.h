@@ -2,6 +2,7 @@
 // What the optimizer has on one rank: its state, and the ranges of parameters that it updates in a step, where they are
 // or in the processor's memory.
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -62,9 +63,19 @@ class OptimizerMemory {
   // Bytes that were copied between the device and the processor.
   std::int64_t offload_bytes() const { return offload_bytes_; }
   void count_offload(std::int64_t bytes) { offload_bytes_ += bytes; }
-  double waited_ms() const { return (sums_ ? sums_->waited_ms() : 0) + (matrices_ ? matrices_->waited_ms() : 0); }
+  double waited_ms() const;
 
  private:
+  class UpdateFromFiles;
+  // What an update of a unit reads or writes of the elements that this rank updates, and the page where it lies; null:
+  // that is in memory. The states follow from kStates on.
+  static constexpr std::size_t kValues = 0, kMasters = 1, kGradient = 2, kStates = 3;
+  struct Operand {
+    Tensor numbers;
+    Page* page = nullptr;
+    bool in_pieces = false;  // an update reads and writes the page a piece at a time
+  };
+
   void make_sums(const Site& site);
   void make_matrices(const GroupRule& groups, const Site& site);
   void make_states(std::size_t unit);
@@ -75,7 +86,7 @@ class OptimizerMemory {
   void update_in_place(const Tensor& state);
   void update_on_processor(const Tensor& state);
   void update_from_files(const Tensor& state, const Updated& updated);
-  void update_unit(std::size_t unit, const Tensor& gradient, const StepInput& input);
+  void make_operands(std::size_t unit);
   void make_walk(std::int64_t budget);
   std::vector<ParameterRange> with_gradients(std::span<const ParameterRange> ranges, Span of_unit, std::size_t unit,
                                              const Tensor& gradient) const;
@@ -89,15 +100,18 @@ class OptimizerMemory {
   TensorParts parameter_state_;  // the states that the optimizer keeps for single parameters
   std::vector<ParameterRange> ranges_;
   std::vector<Span> unit_ranges_;  // of ranges_, by unit
-  // For an optimizer that measures: the parts of this rank's shards, and the sums over whole parameters.
+  // For an optimizer that measures: the parts of this rank's shards, and the sums over whole parameters: of all units
+  // at once, or of one after the other where they come from files.
   std::vector<ParameterRange> parts_;
   std::vector<Span> unit_parts_;  // of parts_, by unit
-  std::optional<TensorSums> sums_;
+  std::vector<std::unique_ptr<TensorSums>> sums_;
+  std::vector<TensorSums*> unit_sums_;     // by unit; null: nothing is measured
   std::optional<MatrixUpdates> matrices_;  // for an optimizer that transforms them
   Tensor shared_;
-  // Of what lies in files: by unit, what an update needs, and those that are states; and the order.
+  // Of what lies in files: by unit what an update needs, and the pages of it that are whole meanwhile; and the order.
   Pager* pager_;
-  std::vector<std::vector<Page*>> pages_;
+  std::vector<std::vector<Operand>> operands_;
+  std::vector<std::vector<Page*>> whole_pages_;
   std::vector<std::unique_ptr<Page>> state_pages_;
   std::vector<std::size_t> walked_;  // units
   UpdateWalk walk_;

@@ -58,7 +58,10 @@ void Pager::forget(Page& page) noexcept {
 Page::Page(Pager& pager, const Tensor& numbers, std::string name, std::size_t unit, bool in_file)
     : pager_(pager), numbers_(numbers), unit_(unit) {
   KEEL_CHECK(numbers.bytes() == numbers.storage()->bytes(), "a page is all of a storage");
-  if (in_file) number_ = pager.file().add(std::move(name), bytes());
+  if (in_file)
+    number_ = pager.file().add(
+        std::move(name), bytes(),
+        std::min(PageFile::kBlock, pager.piece() * static_cast<std::int64_t>(size_of(numbers.dtype()))));
   if (numbers.device().type != DeviceType::cpu)
     on_host_ = empty(numbers.context().host(), numbers.shape(), numbers.dtype(),
                      in_file ? Purpose::bucket : Purpose::parameter);

@@ -22,14 +22,17 @@ class Page;
 // checkpoint, an average of weights. Such readers do not say when they are done, so that theirs go when others come.
 class Pager {
  public:
-  // `budget`: bytes of pages that may be borrowed at a time, of two units at least.
-  Pager(std::unique_ptr<ScratchFile> file, int threads, std::int64_t budget) : budget_(budget) {
+  // `budget`: bytes of pages that may be borrowed at a time, of two units at least. `piece`: elements of the pieces in
+  // which an update may read and write a page.
+  Pager(std::unique_ptr<ScratchFile> file, int threads, std::int64_t budget, std::int64_t piece)
+      : budget_(budget), piece_(piece) {
     file_.emplace(std::move(file), threads);
   }
   // For pages in the processor's memory alone.
-  explicit Pager(std::int64_t budget) : budget_(budget) {}
+  Pager(std::int64_t budget, std::int64_t piece) : budget_(budget), piece_(piece) {}
 
   PageFile& file() { return *file_; }
+  std::int64_t piece() const { return piece_; }
   PageTraffic file_traffic() const { return file_ ? file_->traffic() : PageTraffic{}; }
   std::int64_t file_bytes() const { return file_ ? file_->size() : 0; }
   // Bytes that were copied between a device and the processor.
@@ -56,7 +59,7 @@ class Pager {
   bool is_recent(std::size_t unit) const;
 
   std::optional<PageFile> file_;
-  std::int64_t budget_, borrowed_bytes_ = 0, moved_bytes_ = 0;
+  std::int64_t budget_, piece_, borrowed_bytes_ = 0, moved_bytes_ = 0;
   std::list<Page*> borrowed_;  // in the order in which they were touched first
   Page* leaving_ = nullptr;
   std::exception_ptr failure_;
@@ -75,6 +78,7 @@ class Page {
   Page(const Page&) = delete;
   Page& operator=(const Page&) = delete;
 
+  const Tensor& numbers() const { return numbers_; }
   std::int64_t bytes() const { return static_cast<std::int64_t>(numbers_.bytes()); }
   std::size_t unit() const { return unit_; }
   bool is_away() const { return state_ == State::away; }
@@ -91,6 +95,7 @@ class Page {
 
  private:
   friend class Pager;
+  friend class PagePiece;
   enum class State : unsigned char { away, arriving, here, leaving };
 
   void touched();

@@ -3,14 +3,13 @@
 #include <algorithm>
 #include <vector>
 
-#include "keel/dist/parallel/bytes_sent.h"
 #include "keel/dist/parallel/engine_rules.h"
 #include "keel/dist/parallel/file_plan.h"
 #include "keel/dist/parallel/memory_peaks.h"
 #include "keel/dist/parallel/rank_groups.h"
 #include "keel/dist/parallel/row_sums.h"
+#include "keel/dist/parallel/sent_bytes.h"
 #include "keel/dist/parallel/step_tuning.h"
-#include "keel/dist/parallel/update_walk.h"
 #include "keel/dist/parallel/virtual_ranks.h"
 
 namespace keel {
@@ -84,27 +83,6 @@ void plan_strategy(RankPlan& plan, std::span<const UnitSplit> units, const Commu
   plan.traffic.strategy_steps = cost.every;
 }
 
-// What lies in files, and what an update reads and writes of it.
-void plan_files(RankPlan& plan, std::span<const FlatBuffer> layout, std::span<const UnitSplit> units,
-                const Optimizer& optimizer, const ShardedOptions& options, const PrecisionPolicy& policy,
-                bool on_device) {
-  check_budget(layout, units, policy, optimizer, on_device, options.sharding.offload_budget);
-  plan.memory.file = room_in_file(layout, units, policy, optimizer, on_device);
-  std::vector<WalkedUnit> walked;
-  for (const UnitSplit& unit : units) {
-    if (!unit.trainable) continue;
-    const UnitPages pages = pages_of(unit, policy, optimizer, on_device);
-    walked.push_back({pages.of_update(), pages.stored() + pages.hosted});
-    plan.traffic.file_read += pages.of_update() - pages.hosted;
-    plan.traffic.file_written += pages.stored();
-    if (unit.pages_values && (on_device || pages.hosted > 0)) {
-      const std::int64_t values = unit.keeps_own() ? unit.owned.count() : unit.whole;
-      plan.traffic.offload += 2 * values * static_cast<std::int64_t>(size_of(unit.values));
-    }
-  }
-  plan.memory.walk = walk_update(walked, options.sharding.offload_budget).peak;
-}
-
 }  // namespace
 
 std::optional<MatrixDeal> plan_matrices(std::span<const FlatBuffer> layout, const Optimizer& optimizer,
@@ -163,6 +141,9 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
   const std::int64_t reductions = sharding.reduces_each(options.micro_batches) ? options.micro_batches : 1;
   const std::int64_t passes = options.micro_batches * place.virtual_ranks;
   const std::vector<UnitSplit> units = split_units(layout, options, place);
+  const FilePlan files = sharding.pages()
+                             ? plan_files({layout, units, policy, optimizer, on_device}, sharding.offload_budget)
+                             : FilePlan{};
   const bool answers = only_answers(units);
   const std::string& last = layout[last_unit(layout)].unit;
 
@@ -199,7 +180,7 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
     if (sharding.offload_optimizer == Residence::host || (unit.files_state && on_device)) {
       if (!unit.files_state) plan.memory.host += state + values;
       plan.traffic.offload += unit.owned.count() * gradient_bytes + values;
-      arriving = std::max(arriving, values);
+      arriving = std::max(arriving, (sharding.pages() ? files.at_a_time[i] : unit.owned.count()) * value_bytes);
     } else if (!unit.files_state) {
       plan.memory.optimizer += state;
     }
@@ -218,11 +199,11 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
   for (const PlannedCollective& each : plan.collectives)
     (each.of_matrices     ? plan.traffic.matrices
      : each.of_parameters ? plan.traffic.gathers
-                          : plan.traffic.reductions) += sender_on(each.axis, algorithm, place, rank).bytes(each);
+                          : plan.traffic.reductions) += SentBytes::on(each.axis, algorithm, place, rank).of(each);
   // Those who decide a step together.
   const int deciders = place.ranks * place.summed_groups();
   const int told = deciders * place.virtual_ranks;
-  const Sender decider(algorithm, deciders, rank % deciders);
+  const SentBytes decider(algorithm, deciders, rank % deciders);
   plan.traffic.control = decider.elements(CollectiveKind::all_gather, control_bytes(told));
   if (place.ranks > 1)
     plan.traffic.control += decider.elements(CollectiveKind::all_gather, told * 8 * measured_sums(layout, optimizer));
@@ -238,10 +219,14 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
   if (!place.sums_groups && place.groups > 1)
     plan_strategy(plan, units, *options.strategy(), place.groups, rank / place.ranks);
   plan.memory.gradient += plan.memory.undelivered + plan.memory.partial_sums;
-  if (sharding.pages()) plan_files(plan, layout, units, optimizer, options, policy, on_device);
+  plan.memory.file = files.room;
+  plan.memory.walk = files.walk;
+  plan.traffic.file_read = files.read;
+  plan.traffic.file_written = files.written;
+  plan.traffic.offload += files.moved;
   if (sharding.pages() && ranks > 1)
     plan.traffic.control +=
-        2 * Sender(algorithm, ranks, rank)
+        2 * SentBytes(algorithm, ranks, rank)
                 .elements(CollectiveKind::all_gather, ranks * static_cast<std::int64_t>(sizeof(int)));
   if (ranks > 1 || sharding.pages()) {
     ShardedOptions walked = options;

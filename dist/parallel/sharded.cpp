@@ -138,10 +138,10 @@ void Sharded::make_units(Module& model) {
 void Sharded::make_pager(std::span<const FlatBuffer> layout) {
   const ShardingOptions& sharding = options_.sharding;
   const std::vector<UnitSplit> splits = split_units(layout, options_, groups_->place());
-  check_budget(layout, splits, options_.policy, *optimizer_, offloads_, sharding.offload_budget);
-  const std::int64_t room = room_in_file(layout, splits, options_.policy, *optimizer_, offloads_);
+  const FilePlanSite site{layout, splits, options_.policy, *optimizer_, context_.device().type != DeviceType::cpu};
+  const std::int64_t piece = piece_of_update(site, sharding.offload_budget), room = room_in_file(site);
   if (!sharding.uses_files()) {
-    pager_.emplace(sharding.offload_budget);
+    pager_.emplace(sharding.offload_budget, piece);
     return;
   }
   together(*control_, [&] {
@@ -150,7 +150,7 @@ void Sharded::make_pager(std::span<const FlatBuffer> layout) {
     if (file->alignment() == 1)
       context_.log(LogLevel::info,
                    concat("files in ", file->folder(), " are read and written through the system's cache"));
-    pager_.emplace(std::move(file), sharding.offload_threads, sharding.offload_budget);
+    pager_.emplace(std::move(file), sharding.offload_threads, sharding.offload_budget, piece);
     pager_->file().reserve(room);
   });
 }

@@ -98,7 +98,7 @@ struct ShardingOptions {
   std::string offload_folder = {};                   // of the files
   std::int64_t offload_budget = std::int64_t{1}
                                 << 30;  // bytes that an update has in memory at a time of what files keep
-  int offload_threads = 2;              // that read and write files
+  int offload_threads = 4;              // that read and write files
 
   bool operator==(const ShardingOptions&) const = default;
   bool tunes() const { return bucket == kAutomatic; }

@@ -114,8 +114,8 @@ constexpr OptionKey<ShardingOptions> kShardingKeys[] = {
      .unit = kMebibyte,
      .low = 0,
      .low_open = true,
-     .help = "MiB that an update has in memory at a time of what files keep: blocks are read ahead and written behind "
-             "as far as they fit."},
+     .help = "MiB that an update has in memory at a time of what files keep: pieces of blocks are read ahead and "
+             "written behind as far as they fit."},
     {.key = "offload_threads",
      .member = &ShardingOptions::offload_threads,
      .low = 1,

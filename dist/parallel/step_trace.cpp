@@ -5,7 +5,7 @@
 #include <optional>
 #include <utility>
 
-#include "keel/dist/parallel/bytes_sent.h"
+#include "keel/dist/parallel/sent_bytes.h"
 #include "keel/dist/parallel/step_walk.h"
 
 namespace keel {
@@ -185,7 +185,7 @@ std::vector<TraceNode> trace_step(std::span<const FlatBuffer> layout, const Opti
   std::vector<TraceNode> nodes = tracer.take();
   for (TraceNode& node : nodes)
     if (node.kind == Kind::collective)
-      node.sent = sender_on(node.collective.axis, algorithm, place, rank).bytes(node.collective);
+      node.sent = SentBytes::on(node.collective.axis, algorithm, place, rank).of(node.collective);
   return nodes;
 }
 

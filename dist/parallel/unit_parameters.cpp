@@ -89,7 +89,11 @@ void UnitParameters::adopt_weights() {
 
 void UnitParameters::send_values() {
   if (update_values_.storage() == own_values_.storage()) return;
-  kernels::copy_into(own_values_, transfer(update_values_, context_, Purpose::bucket));
+  send_values({0, own_values_.numel()}, update_values_);
+}
+
+void UnitParameters::send_values(Span part, const Tensor& values) {
+  kernels::copy_into(own_values_.slice(0, part.begin, part.end), transfer(values, context_, Purpose::bucket));
 }
 
 void UnitParameters::gather() {

@@ -43,9 +43,10 @@ class UnitParameters {
   const Tensor& own_weights() const { return own_master_.defined() ? own_master_ : update_values_; }
 
   // adopt_weights() copies own_weights() to the values, on the device, too; send_values() copies update_values() to the
-  // device. share_updates() sends them to the other ranks.
+  // device, or a part of them, which `values` holds. share_updates() sends them to the other ranks.
   void adopt_weights();
   void send_values();
+  void send_values(Span part, const Tensor& values);
   void share_updates();
 
   // Where they are sharded: gather() begins to gather the whole ones (it does nothing where they are there),
@@ -62,6 +63,11 @@ class UnitParameters {
   void when_touched(std::function<bool()> told) { told_of_touch_ = std::move(told); }
   // What lies in files of that which an update reads and writes.
   std::vector<Page*> pages();
+  // The pages of update_values() and own_master(); null where these lie in memory.
+  Page* update_page() const {
+    return update_values_.storage() == own_values_.storage() ? values_page_.get() : update_page_.get();
+  }
+  Page* master_page() const { return master_page_.get(); }
 
   double waited_ms() const { return waited_ms_; }
   double codec_ms() const { return gatherer_->codec_ms(); }

@@ -78,8 +78,9 @@ TEST(Program, EnvSaysWhatThereIsAndWhyNotMore) {
   const Outcome outcome = run_keel("env");
   EXPECT_EQ(outcome.code, 0);
   EXPECT_EQ(outcome.err, "");
-  for (const char* row : {"keel ", "compiler ", "devices ", "processor ", "features ", "threads ", "memory ",
-                          "huge pages ", "matmul f32 ", "matmul bf16 ", "oneDNN ", "CUDA ", "MPI "})
+  for (const char* row :
+       {"keel ", "compiler ", "devices ", "processor ", "features ", "threads ", "memory ", "huge pages ",
+        "files here     on ", "matmul f32 ", "matmul bf16 ", "oneDNN ", "CUDA ", "MPI "})
     EXPECT_NE(("\n" + outcome.out).find(concat("\n", row)), std::string::npos) << row << "\n" << outcome.out;
 }
 
@@ -137,6 +138,19 @@ TEST(Machine, FindsValuesByTheirWholeName) {
 TEST(Machine, ListsFeaturesByWholeWords) {
   EXPECT_EQ(vector_features("fpu avx2 fma avx512f avx512_bf16"), "avx2 fma avx512f avx512_bf16");
   EXPECT_EQ(vector_features("avx512fx xfma"), "none that keel uses");
+}
+
+TEST(Machine, KnowsTheFileSystemOfAFolder) {
+  const std::string mounts =
+      "20 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw\n"
+      "21 20 0:5 / /data rw - xfs /dev/vdb rw\n"
+      "22 21 0:6 / /data/fast rw master:1 shared:2 - btrfs /dev/nvme0n1 rw\n"
+      "23 20 0:7 / /data/fast rw - tmpfs none rw\n";
+  EXPECT_EQ(file_system_of("/", mounts), "ext4");
+  EXPECT_EQ(file_system_of("/data", mounts), "xfs");
+  EXPECT_EQ(file_system_of("/database", mounts), "ext4");
+  EXPECT_EQ(file_system_of("/data/fast/run", mounts), "tmpfs") << "the last one hides the others";
+  EXPECT_EQ(file_system_of("/data", ""), "");
 }
 
 TEST(Machine, FindsTheLibraryThatAFunctionWasLoadedFrom) {

@@ -6,6 +6,7 @@
 
 #include <csignal>
 #include <filesystem>
+#include <future>
 
 #include <sys/resource.h>
 
@@ -102,6 +103,50 @@ TEST(PageFile, WritesBlocksThatHaveNotChangedNoSecondTime) {
   Bytes read(numbers.size());
   file.read(page, read.data()).wait();
   EXPECT_TRUE(read == numbers);
+}
+
+TEST(PageFile, ReadsAndWritesPartsOfAPage) {
+  constexpr std::int64_t kSmall = 8192, kSize = 3 * kSmall + 100;
+  PageFile file(std::make_unique<FaultyFile>(FaultyFile::Fault{}, 4096), 2);
+  const std::size_t page = file.add("a page", kSize, kSmall);
+  const Bytes before = page_bytes(kSize, 1), after = page_bytes(kSize, 2);
+  file.write(page, before.data()).wait();
+  const PageTraffic traffic = file.traffic();
+  file.write(page, {kSmall, kSmall}, after.data() + kSmall).wait();
+  Bytes read(kSize), expected = before;
+  file.read(page, {2 * kSmall, kSmall + 100}, read.data() + 2 * kSmall).wait();
+  file.read(page, {0, 2 * kSmall}, read.data()).wait();
+  std::copy_n(after.begin() + kSmall, kSmall, expected.begin() + kSmall);
+  EXPECT_TRUE(read == expected);
+  EXPECT_EQ(file.traffic().written - traffic.written, kSmall);
+  EXPECT_EQ(file.traffic().read - traffic.read, kSize);
+  for (const PagePart& part : {PagePart{100, kSmall}, {0, 100}, {2 * kSmall, 2 * kSmall}})
+    EXPECT_NE(error_of([&] { file.read(page, part, read.data()); }).find("of a page are not whole blocks of 8192"),
+              std::string::npos);
+  EXPECT_NE(error_of([&] { file.add("another", 1, 100); }), "");
+}
+
+// So that updated numbers leave while others are still to come.
+TEST(PageFile, LetsReadsAndWritesTakeTurns) {
+  using Call = FaultyFile::Call;
+  std::promise<void> all_are_asked_for;
+  std::vector<Call> order;  // of one thread
+  bool holds = false;
+  PageFile file(std::make_unique<FaultyFile>([&](Call call, std::int64_t) {
+                  if (!holds || call == Call::reserve) return;
+                  if (order.empty()) all_are_asked_for.get_future().wait();
+                  order.push_back(call);
+                }),
+                1);
+  const Bytes numbers = page_bytes(3 * PageFile::kBlock, 1);
+  Bytes read(numbers.size());
+  const std::size_t first = file.add("first", 3 * PageFile::kBlock), second = file.add("second", 3 * PageFile::kBlock);
+  file.write(first, numbers.data()).wait();
+  holds = true;
+  const PageWork works[] = {file.read(first, read.data()), file.write(second, numbers.data())};
+  all_are_asked_for.set_value();
+  for (const PageWork& work : works) work.wait();
+  EXPECT_EQ(order, (std::vector{Call::read, Call::write, Call::read, Call::write, Call::read, Call::write}));
 }
 
 TEST(PageFile, NamesPageAndPlaceOfNumbersThatTheDiskHasChanged) {

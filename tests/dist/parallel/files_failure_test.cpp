@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "keel/dist/comm/agreement.h"
+#include "keel/dist/comm/decorators.h"
 #include "keel/dist/comm/thread_transport.h"
 #include "keel/dist/comm/transport_communicator.h"
 #include "tests/dist/parallel/sharding_support.h"
@@ -70,6 +71,9 @@ TEST(FailingFiles, OfOneRankEndTheTrainingOfAll) {
         }
 }
 
+constexpr const char* kHalfUpdated =
+    "an update from files ended in the middle: weights and optimizer state are those of no step";
+
 // Fails once, in the first read that a test asks for.
 struct OneFault {
   std::atomic<bool> is_due = false;
@@ -120,11 +124,51 @@ TEST(FailingFiles, InTheMiddleOfAnUpdateLeaveNoWeightsThatLookRight) {
       comm.barrier();
       once.is_due = true;
       EXPECT_NE(error_of([&] { take_step(engine, net, comm, 1); }).find("a bad sector"), std::string::npos);
-      EXPECT_EQ(error_of([&] { engine.weights(); }),
-                "an update from files ended in the middle: weights and optimizer state are those of no step");
+      EXPECT_EQ(error_of([&] { engine.weights(); }), kHalfUpdated);
       EXPECT_NE(error_of([&] { engine.optimizer_state(); }), "");
     });
   }
+}
+
+// A rank fails between two units, whatever it fails in: the others hear of it, and none has weights to save.
+TEST(FailingFiles, OrRanksThatFailInTheMiddleOfAnUpdateLeaveNoWeightsThatLookRight) {
+  for (const int ranks : {2, 3})
+    for (const int number : {1, 2}) {
+      std::atomic<bool> is_due = false;
+      std::atomic<int> told = 0;
+      const std::string reason = error_of([&] {
+        run_ranks(ranks, [&](Communicator& direct) {
+          int shared = 0;  // units
+          WatchedCommunicator comm(direct, [&](std::int64_t, const Collective& collective) {
+            const bool shares = collective.kind == CollectiveKind::all_gather && collective.dtype() == DType::bf16;
+            if (is_due && direct.rank() == 1 && shares && ++shared == 2) throw Error("the rank lost its way");
+          });
+          UnitNet net;
+          ShardedOptions options = all_in_files(number, [] { return std::make_unique<FaultyFile>(); });
+          options.sharding.offload_parameters = options.sharding.offload_gradients = Residence::device;
+          Sharded engine(net, testing::context(1), comm, make_adamw(), options);
+          take_step(engine, net, comm, 0);
+          const std::vector<double> before = numbers_of(engine.weights());
+          direct.barrier();
+          is_due = true;
+          try {
+            take_step(engine, net, comm, 1);
+          } catch (const Error& error) {
+            EXPECT_NE(std::string(error.what()).find("the rank lost its way"), std::string::npos) << error.what();
+            std::vector<double> weights;
+            const std::string refusal = error_of([&] { weights = numbers_of(engine.weights()); });
+            // Others may have heard of it before they began to update.
+            const bool has_begun = direct.rank() == 1 || !refusal.empty();
+            EXPECT_EQ(refusal, has_begun ? kHalfUpdated : "");
+            EXPECT_TRUE(has_begun || weights == before);
+            ++told;
+            throw;
+          }
+        });
+      });
+      EXPECT_EQ(reason, "the rank lost its way");
+      EXPECT_EQ(told, ranks) << "stage " << number;
+    }
 }
 
 TEST(FailingFiles, ThatHaveChangedANumberAreNoticed) {

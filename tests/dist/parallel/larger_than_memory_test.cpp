@@ -6,9 +6,12 @@
 #include <unistd.h>
 
 #include <array>
+#include <csignal>
 #include <fstream>
+#include <functional>
 
 #include "keel/nn/tensor_parts.h"
+#include "tests/dist/parallel/memory_group.h"
 #include "tests/dist/parallel/sharding_support.h"
 #include "tests/temporary_folder.h"
 
@@ -49,18 +52,23 @@ std::uint64_t train_large(const ShardingOptions& sharding) {
   return sum;
 }
 
-// What a process of its own makes of it, with kMemory more than it has at its start; or what stopped it.
-std::string trained_in_process(const ShardingOptions& sharding) {
+// With so much more than the process has when it is called.
+void limit_data() {
+  rlimit limit{};
+  ::getrlimit(RLIMIT_DATA, &limit);
+  limit.rlim_cur = static_cast<rlim_t>(data_of_process() + kMemory);
+  ::setrlimit(RLIMIT_DATA, &limit);
+}
+
+// What a process of its own makes of it, which is limited first; or what stopped it.
+std::string trained_in_process(const ShardingOptions& sharding, const std::function<void()>& limit) {
   std::array<int, 2> ends{};
   if (::pipe(ends.data()) != 0) return "no pipe";
   const pid_t child = ::fork();
   if (child == 0) {
-    rlimit limit{};
-    ::getrlimit(RLIMIT_DATA, &limit);
-    limit.rlim_cur = static_cast<rlim_t>(data_of_process() + kMemory);
-    ::setrlimit(RLIMIT_DATA, &limit);
     std::string told;
     try {
+      limit();
       told = concat(train_large(sharding));
     } catch (const std::exception& error) { told = error.what(); }
     const bool is_written = ::write(ends[1], told.data(), told.size()) == static_cast<ssize_t>(told.size());
@@ -74,7 +82,16 @@ std::string trained_in_process(const ShardingOptions& sharding) {
   ::close(ends[0]);
   int status = 0;
   ::waitpid(child, &status, 0);
-  return WIFEXITED(status) ? told : "it was killed";
+  return WIFEXITED(status) ? told : concat("killed by signal ", WTERMSIG(status));
+}
+
+ShardingOptions all_in_files_of(const TemporaryFolder& folder) {
+  ShardingOptions files;
+  files.offload_optimizer = files.offload_parameters = files.offload_gradients = Residence::file;
+  files.offload_folder = folder.path();
+  files.offload_budget = 12 * kMebibyte;
+  files.offload_threads = 2;  // RLIMIT_DATA counts the room for their stacks, 8 MiB each
+  return files;
 }
 
 TEST(LargerThanMemory, AModelTrainsFromFilesToTheBitsOfOneThatHasAll) {
@@ -82,14 +99,23 @@ TEST(LargerThanMemory, AModelTrainsFromFilesToTheBitsOfOneThatHasAll) {
   GTEST_SKIP() << "a sanitizer takes more memory than the limit leaves";
 #endif
   const TemporaryFolder folder;
-  ShardingOptions files;
-  files.offload_optimizer = files.offload_parameters = files.offload_gradients = Residence::file;
-  files.offload_folder = folder.path();
-  files.offload_budget = 12 * kMebibyte;
-  const std::string in_memory = trained_in_process({});
+  const std::string in_memory = trained_in_process({}, limit_data);
   EXPECT_NE(in_memory.find("out of memory"), std::string::npos) << "the limit does not hold: " << in_memory;
-  const std::string from_files = trained_in_process(files);
-  EXPECT_EQ(from_files, concat(train_large({})));
+  EXPECT_EQ(trained_in_process(all_in_files_of(folder), limit_data), concat(train_large({})));
+}
+
+// The system counts pages that were written to, of the processor's memory and of its own cache.
+TEST(LargerThanMemory, AModelTrainsFromFilesInAGroupOfProcessesThatMayHaveLess) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer takes more memory than the limit leaves";
+#endif
+  std::string why_not;
+  const std::unique_ptr<MemoryGroup> group = MemoryGroup::make(kMemory, why_not);
+  if (!group) GTEST_SKIP() << why_not << "; the test above limits a process instead";
+  const TemporaryFolder folder;
+  const auto join = [&] { KEEL_CHECK(group->join(), "the process may not join its group"); };
+  EXPECT_EQ(trained_in_process({}, join), concat("killed by signal ", SIGKILL)) << "the limit does not hold";
+  EXPECT_EQ(trained_in_process(all_in_files_of(folder), join), concat(train_large({})));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Pages that come and go, and the order in which an update walks over units.
+// Pages that come and go, whole and in pieces.
 
 #include "keel/dist/parallel/page.h"
 
@@ -6,9 +6,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <numeric>
 #include <vector>
 
-#include "keel/dist/parallel/update_walk.h"
+#include "keel/dist/parallel/page_piece.h"
 #include "tests/error_of.h"
 #include "tests/runtime/faulty_file.h"
 #include "tests/support.h"
@@ -19,12 +20,12 @@ namespace {
 using namespace keel::testing;
 using Call = FaultyFile::Call;
 
-constexpr std::int64_t kNumbers = 1000;  // of a page
+constexpr std::int64_t kNumbers = 5000, kPiece = 2048;  // of a page
 constexpr std::int64_t kBytes = 4 * kNumbers;
 
 struct PageBench {
   explicit PageBench(std::int64_t budget = 3 * kBytes, FaultyFile::Fault fault = {})
-      : pager(std::make_unique<FaultyFile>(std::move(fault)), 1, budget) {}
+      : pager(std::make_unique<FaultyFile>(std::move(fault)), 1, budget, kPiece) {}
   // Numbers from `first` on.
   Page& add(double first, std::size_t unit) {
     std::vector<double> values;
@@ -80,7 +81,7 @@ TEST(Page, ThatSomebodyTouchesIsBorrowedAndKeepsWhatHeWrites) {
   const std::int64_t before = bench.pager.file_traffic().written;
   bench.pager.take_back();
   EXPECT_EQ(bench.resident(), 0);
-  EXPECT_EQ(bench.pager.file_traffic().written, before + 3 * kBytes);
+  EXPECT_EQ(bench.pager.file_traffic().written, before + 3 * 4 * kPiece) << "the blocks that have changed";
   for (std::size_t unit = 0; unit < 5; ++unit) EXPECT_EQ(bench.first_of(unit), 10.0 * static_cast<double>(unit) + 1);
   const std::int64_t changed = bench.pager.file_traffic().written;
   bench.pager.take_back();
@@ -137,46 +138,48 @@ TEST(Page, ThatCannotBeReadOrWrittenLosesNothingWithoutAWord) {
   EXPECT_EQ(bench.first_of(0), 8) << "and is written when the file works again";
 }
 
-TEST(UpdateWalk, ReadsUpdatesAndWritesEachUnitOnceWithinItsBudget) {
-  using Kind = WalkStep::Kind;
-  for (const std::vector<std::int64_t>& bytes :
-       {std::vector<std::int64_t>{}, {5}, {4, 4, 4, 4, 4, 4}, {1, 9, 2, 8, 3, 7}, {10, 1, 1, 1, 10, 0, 10}})
-    for (const std::int64_t budget : {10, 13, 20, 1000}) {
-      std::vector<WalkedUnit> units;
-      for (const std::int64_t each : bytes) units.push_back({each, each - each / 3});
-      const UpdateWalk walk = walk_update(units, budget);
-      EXPECT_LE(walk.peak, budget);
-      EXPECT_EQ(walk.steps.size(), 3 * bytes.size());
-      std::vector<int> state(bytes.size());
-      std::int64_t in_memory = 0, peak = 0;
-      std::size_t updated = 0;
-      for (const WalkStep& step : walk.steps) {
-        const int before = state[step.unit]++;
-        EXPECT_EQ(before, step.kind == Kind::fetch ? 0 : step.kind == Kind::update ? 1 : 2);
-        if (step.kind == Kind::fetch) peak = std::max(peak, in_memory += bytes[step.unit]);
-        if (step.kind == Kind::settle) in_memory -= units[step.unit].written;
-        if (step.kind != Kind::update) continue;
-        EXPECT_EQ(step.unit, updated++);
-        in_memory -= units[step.unit].read - units[step.unit].written;
-      }
-      EXPECT_EQ(walk.peak, peak);
-      EXPECT_EQ(in_memory, 0);
-    }
+TEST(PagePiece, IsReadAndWrittenWhileItsPageIsAway) {
+  PageBench bench;
+  Page& page = bench.add(5, 0);
+  const std::int64_t before = bench.pager.file_traffic().written;
+  PagePiece middle(page, {kPiece, 2 * kPiece}), end(page, {2 * kPiece, kNumbers});
+  EXPECT_TRUE(middle.wait());
+  EXPECT_TRUE(end.wait());
+  EXPECT_EQ(bench.resident(), 0);
+  EXPECT_EQ(doubles(middle.numbers())[0], 5 + kPiece);
+  EXPECT_EQ(end.numbers().numel(), kNumbers - 2 * kPiece);
+  *middle.numbers().data<float>() = -1;
+  middle.store();
+  EXPECT_TRUE(middle.wait());
+  EXPECT_EQ(bench.pager.file_traffic().written - before, 4 * kPiece) << "no more than the piece";
+  EXPECT_EQ(bench.pager.file_traffic().read, 4 * (kNumbers - kPiece));
+  std::vector<double> expected(kNumbers);
+  std::iota(expected.begin(), expected.end(), 5.0);
+  expected[kPiece] = -1;
+  EXPECT_EQ(doubles(bench.numbers[0]), expected);
+  // A page that somebody has changed goes to its file first.
+  *bench.numbers[0].data<float>() = 7;
+  PagePiece begin(page, {0, kPiece});
+  EXPECT_TRUE(begin.wait());
+  EXPECT_EQ(doubles(begin.numbers())[0], 7);
 }
 
-TEST(UpdateWalk, WithRoomForFourReadsTwoAheadWhileOneIsWritten) {
-  using Kind = WalkStep::Kind;
-  const std::vector<WalkedUnit> units(5, {10, 10});
-  const std::vector<WalkStep> expected = {{Kind::fetch, 0},  {Kind::fetch, 1},  {Kind::fetch, 2},  {Kind::fetch, 3},
-                                          {Kind::update, 0}, {Kind::update, 1}, {Kind::settle, 0}, {Kind::fetch, 4},
-                                          {Kind::update, 2}, {Kind::update, 3}, {Kind::update, 4}, {Kind::settle, 1},
-                                          {Kind::settle, 2}, {Kind::settle, 3}, {Kind::settle, 4}};
-  EXPECT_EQ(walk_update(units, 40).steps, expected);
-}
-
-TEST(UpdateWalk, RefusesAUnitThatIsLargerThanItsBudget) {
-  const std::vector<WalkedUnit> units = {{3, 3}, {11, 8}};
-  EXPECT_EQ(error_of([&] { walk_update(units, 10); }), "a unit of 11 bytes does not fit into 10");
+TEST(PagePiece, ThatCannotBeReadOrWrittenSaysSo) {
+  std::atomic<Call> failing = Call::reserve;  // none
+  PageBench bench(3 * kBytes, [&](Call call, std::int64_t) {
+    if (call == failing && call != Call::reserve) throw Error("Input/output error", ErrorKind::io);
+  });
+  Page& page = bench.add(5, 0);
+  failing = Call::read;
+  EXPECT_FALSE(PagePiece(page, {0, kPiece}).wait());
+  EXPECT_EQ(error_of([&] { bench.pager.throw_noted(); }), "Input/output error");
+  failing = Call::reserve;
+  PagePiece piece(page, {0, kPiece});
+  EXPECT_TRUE(piece.wait());
+  failing = Call::write;
+  piece.store();
+  EXPECT_FALSE(piece.wait());
+  EXPECT_EQ(error_of([&] { bench.pager.throw_noted(); }), "Input/output error");
 }
 
 }  // namespace
