@@ -21,7 +21,6 @@ struct LostGroup {
   int number = 0;           // counted from 0, of those that there were in the beginning
   int first = 0, last = 0;  // its ranks
   int left = 0;             // groups that go on
-  bool operator==(const LostGroup&) const = default;
 };
 
 class SurvivingGroups {
@@ -37,8 +36,6 @@ class SurvivingGroups {
   Communicator& ranks();
   // Of those the ones of this rank's place in their groups: one of each group. The same. Every rank calls it.
   Communicator& axis();
-  // This rank's group in the beginning, and its ranks.
-  int group() const { return group_; }
   int ranks_of_group() const { return of_group_; }
 
   // See Communicator::attempt(), which calls this for ranks() and axis(). What is begun there between two attempts may

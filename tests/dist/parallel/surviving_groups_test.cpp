@@ -11,7 +11,6 @@
 #include "keel/dist/comm/agreement.h"
 #include "keel/dist/comm/decorators.h"
 #include "keel/dist/parallel/deal_by_cost.h"
-#include "keel/dist/parallel/fast_components.h"
 #include "keel/dist/parallel/outer_steps.h"
 #include "keel/dist/parallel/sparse_outer_steps.h"
 #include "tests/dist/comm/ranks.h"
@@ -324,73 +323,6 @@ TEST(SurvivingGroups, EndWhereWhatBreaksThemIsNoLoss) {
       },
       impatient());
   for (const std::string& each : told) EXPECT_NE(each.find("all_reduce"), std::string::npos) << each;
-}
-
-ShardedOptions in_pairs(int number, const StrategyMaker& strategy, SurvivingGroups& groups) {
-  ShardedOptions options = stage(number);
-  options.sharding.group = 2;
-  options.strategy = strategy;
-  options.survivors = &groups;
-  return options;
-}
-
-// Engines of three groups of two; one rank of the second group goes before a collective of this number. What each rank
-// has at the end, behind the collectives that it has asked for.
-std::vector<std::vector<double>> trained(const StrategyMaker& strategy, int number, int at) {
-  return results_of_those_left(
-      6,
-      [&](Communicator& direct) {
-        std::int64_t before = -1, asked = 0;
-        WatchedCommunicator ranks(direct, [&](std::int64_t number_of, const Collective&) {
-          asked = number_of + 1;
-          if (direct.rank() == 3 && at >= 0 && before >= 0 && number_of - before >= at) die();
-        });
-        SurvivingGroups groups(ranks, 2);
-        UnitNet net;
-        Sharded engine(net, testing::context(1), ranks, make_adamw({}), in_pairs(number, strategy, groups));
-        groups.attempt([] {});  // all have made theirs
-        before = asked;
-        for (int step = 0; step < 7; ++step) {
-          const Tensor x = rows(engine.context(), step, direct, 0, 1, 100, DType::f32);
-          engine.backward(mean(square(net(x))), {.weight = x.dim(0)});
-          EXPECT_TRUE(engine.step(1e-2).get().taken);
-        }
-        EXPECT_EQ(engine.groups(), groups.axis().size());
-        std::vector<double> all = {static_cast<double>(direct.rank() == 3 ? asked - before : 0)};
-        std::ranges::copy(whole_values(engine), std::back_inserter(all));
-        return all;
-      },
-      impatient());
-}
-
-TEST(SurvivingGroups, OfEnginesLoseAWholeGroupWithARank) {
-  const std::vector<StrategyMaker> strategies = {
-      outer(kDiLoCo), outer(kStreaming), [] { return make_sparse_outer_steps({.every = 3, .chunk = 64, .keep = 8}); },
-      [] { return make_fast_components({.decay = 0.9, .chunk = 16, .keep = 2}); }};
-  for (std::size_t i = 0; i < strategies.size(); ++i) {
-    const int number = i % 2 == 0 ? 3 : 0;
-    const auto asked = static_cast<int>(trained(strategies[i], number, -1)[3].front());
-    ASSERT_GT(asked, 20);
-    for (const int at : {0, asked / 3, asked / 2, asked - 2}) {
-      const auto left = trained(strategies[i], number, at);
-      for (const std::size_t rank : {2, 3}) EXPECT_TRUE(left[rank].empty()) << "its group ends with it";
-      for (const std::size_t rank : {0, 4}) {
-        EXPECT_FALSE(left[rank].empty()) << "strategy " << i << ", before collective " << at;
-        EXPECT_TRUE(left[rank] == left[rank + 1]) << "strategy " << i << ", before collective " << at;
-      }
-    }
-  }
-}
-
-// Steps of plain SGD that end with an outer one, so that all that are left have the same.
-TEST(SurvivingGroups, OfEnginesHaveTheSameWeightsAfterAnOuterStep) {
-  constexpr OuterStepOptions kLast = {.every = 7, .rate = 0.7, .repeats = true};
-  for (const int number : {0, 2, 3}) {
-    const auto without = trained(outer(kLast), number, 0);
-    for (const int at : {5, 20}) EXPECT_TRUE(trained(outer(kLast), number, at) == without) << "stage " << number;
-    EXPECT_FALSE(without[0].empty());
-    for (const std::size_t rank : {1, 4, 5}) EXPECT_TRUE(without[rank] == without[0]);
-  }
 }
 
 }  // namespace
