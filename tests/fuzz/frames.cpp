@@ -33,6 +33,7 @@ bool frames(std::string_view bytes) {
   sockets[1] = Socket(ends[0]);
   TcpProgram program(0, {std::move(sockets), {0, 0}});
   const auto turn = program.turn();
+  program.join_family(kGroup, {0, 1});
   program.leave(kLeftGroup, {0, 1});
   std::vector<std::byte> small(8), large(17'000), late(8);
   const auto waited = {program.receive(1, kGroup, 1, small.data(), small.size()),
