@@ -98,18 +98,19 @@ struct ThreadHub::Split {
 
 // A message is copied, outside the lock, by the side that comes second.
 struct ThreadHub::State {
-  State(int size, std::shared_ptr<Family> family, std::shared_ptr<State> lifeline = nullptr,
+  State(int size, std::shared_ptr<Family> family, const std::shared_ptr<State>& lifeline = nullptr,
         std::vector<int> members = {})
       : size(size),
-        lifeline(std::move(lifeline)),
+        lifeline(lifeline),
         members(std::move(members)),
         family(std::move(family)),
         wakers(static_cast<std::size_t>(size)),
         gone(static_cast<std::size_t>(size)) {}
 
   const int size;
-  // Where this is a group of some ranks of a lifeline: that one, and their ranks there. Who has left it cannot come.
-  const std::shared_ptr<State> lifeline;
+  // Where this is a group of some ranks of a lifeline: that one, which has its groups, and their ranks there. Who has
+  // left it cannot come.
+  const std::weak_ptr<State> lifeline;
   const std::vector<int> members;
   const std::shared_ptr<Family> family;
   std::mutex mutex;
@@ -135,9 +136,11 @@ struct ThreadHub::State {
   bool has_left(int rank) const {
     const auto& since = gone[static_cast<std::size_t>(rank)];
     if (since && Clock::now() >= *since) return true;
-    if (!lifeline) return false;
-    const std::lock_guard lock(lifeline->mutex);
-    return lifeline->has_left(members[static_cast<std::size_t>(rank)]);
+    if (members.empty()) return false;
+    const std::shared_ptr<State> whole = lifeline.lock();
+    if (!whole) return true;  // all have left it
+    const std::lock_guard lock(whole->mutex);
+    return whole->has_left(members[static_cast<std::size_t>(rank)]);
   }
   std::shared_ptr<Side> post(const Envelope& envelope, std::byte* memory, std::size_t bytes, bool is_send);
 };
