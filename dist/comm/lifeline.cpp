@@ -117,7 +117,7 @@ void Agreement::send(const Ballot& ballot, std::uint64_t tag) {
   for (std::size_t r = 0; r < groups_.size(); ++r) {
     const auto to = static_cast<int>(r);
     if (to == lifeline_.rank() || ballot.is_missing(r)) continue;
-    sent_.push_back({lifeline_.send(to, tag, numbers->data(), numbers->size() * sizeof(std::int64_t)), numbers});
+    sent_.push_back({numbers, lifeline_.send(to, tag, numbers->data(), numbers->size() * sizeof(std::int64_t))});
   }
 }
 

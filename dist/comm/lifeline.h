@@ -45,9 +45,10 @@ class Agreement {
 
  private:
   struct Ballot;
+  // The message goes first, which reads the numbers.
   struct Sent {
-    std::unique_ptr<Message> message;
     std::shared_ptr<const std::vector<std::int64_t>> numbers;
+    std::unique_ptr<Message> message;
   };
 
   void send(const Ballot& ballot, std::uint64_t tag);
