@@ -26,6 +26,7 @@ std::string safe_in_html(const Json& data) {
 std::string fill_page(std::string_view page, const Json& data) {
   std::string text(page);
   replace_once(text, "/*STYLE*/", kPageStyle);
+  replace_once(text, "/*SCRIPT*/", kPageScript);
   replace_once(text, "/*DATA*/null", safe_in_html(data));
   return text;
 }

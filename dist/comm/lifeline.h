@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <list>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -63,7 +64,7 @@ class Agreement {
   std::chrono::milliseconds timeout_;
   std::vector<std::int64_t> missing_;  // by rank: 1 or 0, as last agreed
   std::uint64_t number_ = 0;           // of agreements
-  std::vector<Sent> sent_;             // which may still be on their way
+  std::list<Sent> sent_;               // which may still be on their way; none is ever moved
 };
 
 }  // namespace keel
