@@ -77,11 +77,6 @@ std::string restarts_left(int left, int all) {
   return concat(left, " of ", all, left == 1 ? " restarts is left" : " restarts are left");
 }
 
-int places_in_use(const Slots& slots) {
-  return static_cast<int>(
-      std::count_if(slots.begin(), slots.end(), [](const Slot& slot) { return !slot.is_left_out; }));
-}
-
 // The places of dead ranks, and those of hosts that do not answer.
 void leave_out(Slots& slots, const std::vector<int>& dead, const std::vector<std::string>& silent) {
   int rank = 0;
@@ -157,15 +152,35 @@ NextStart decide(const Ending& ending, const Standing& standing, const RestartRu
     case Why::bad_input:
     case Why::not_finite: return give_up(standing, "");
     case Why::no_start:
-      if (!standing.silent.empty()) return after_death(ending, standing, rules);
+      if (rules.restarts > 0 && !standing.silent.empty()) return after_death(ending, standing, rules);
       return give_up(standing, concat(ending.text, "; the run ends, as no rank ever started"));
-    case Why::died: return after_death(ending, standing, rules);
+    case Why::died:
+      // Nobody asked for one: of a run whose ranks go on without those that die all are gone, and have said why.
+      return rules.restarts == 0 ? give_up(standing, "") : after_death(ending, standing, rules);
     case Why::grows: break;
   }
   Slots slots = standing.slots;
   bring_back(slots, standing.silent);
   const int ranks = ranks_that_fit(places_in_use(slots), rules);
   return {true, ranks, slots, false, concat("what was left out answers again; ", going_on(ranks, standing))};
+}
+
+bool any_is_left_out(const Slots& slots) {
+  return std::any_of(slots.begin(), slots.end(), [](const Slot& slot) { return slot.is_left_out; });
+}
+
+int places_in_use(const Slots& slots) {
+  return static_cast<int>(
+      std::count_if(slots.begin(), slots.end(), [](const Slot& slot) { return !slot.is_left_out; }));
+}
+
+Slots slots_at_work(const Slots& slots, const std::vector<RankReport>& reports) {
+  std::vector<int> gone;
+  for (const RankReport& report : reports)
+    if (report.what == What::killed || (report.what == What::ended && report.number != 0)) gone.push_back(report.rank);
+  Slots left = slots;
+  leave_out(left, gone, {});
+  return left;
 }
 
 int ranks_that_fit(int places, const RestartRules& rules) {

@@ -74,6 +74,10 @@ struct NextStart {
 };
 NextStart decide(const Ending& ending, const Standing& standing, const RestartRules& rules);
 
+bool any_is_left_out(const Slots& slots);
+int places_in_use(const Slots& slots);
+// The places of a session that goes on without ranks whose processes were killed or have failed.
+Slots slots_at_work(const Slots& slots, const std::vector<RankReport>& reports);
 // The largest number of ranks in so many places that can take the batch; 0: none can.
 int ranks_that_fit(int places, const RestartRules& rules);
 // Whether more ranks would go on than now, if left-out places on hosts that answer came back.

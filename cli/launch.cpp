@@ -45,6 +45,7 @@ Examples:
   keel launch -N 4 --threads c.yaml            ranks as threads of one process, without MPI
   keel launch -N 4 --tcp c.yaml                ranks as processes without MPI
   keel launch -N 4 --tcp --keep-going c.yaml outer.on_failure=drop     groups go on without one that dies
+  keel launch -N 4 --tcp --keep-going --rejoin 60 c.yaml outer.on_failure=drop     and with it again after a minute
   keel launch --hosts a:8,b:8 c.yaml           keel and the data have the same path on each host
   keel launch train c.yaml -N 4                the same as keel launch -N 4 c.yaml
   keel launch -N 2: c.yaml                     a rank for each GPU from the third on, as Python slices
@@ -277,7 +278,7 @@ int run(LaunchArguments& arguments) {
     std::cout << to_string(plan) << '\n';
     return 0;
   }
-  if (arguments.supervision.restarts > 0) return supervise(arguments.supervision, wish, machine);
+  if (arguments.supervision.is_wished(wish)) return supervise(arguments.supervision, wish, machine);
   if (plan.launcher == Launcher::Kind::none) become(plan);
   if (wish.hosts.empty()) check_that_it_is_there(wish.command[0]);
   return Launching(plan).run().code;
@@ -297,8 +298,7 @@ std::vector<Option> launch_options(LaunchArguments* arguments) {
        "Ranks are processes that keel starts itself, by ssh on other hosts, and that find each other over TCP."},
       {"--keep-going", "", &arguments->keeps_going,
        "With --tcp, when a rank dies the others go on, as those of a run with outer.on_failure=drop can; the exit code "
-       "is 0 "
-       "where one of them ends well."},
+       "is 0 where one of them ends well. With --rejoin the dead come back."},
       {"--launcher", "PROGRAM", &arguments->launcher, "The launcher; else the first that is there and fits."},
       {"--bind-to", "PLACE", &arguments->binding,
        "What each rank is bound to: none, core (as many as it has threads), socket or numa. Benchmarks want "
@@ -318,7 +318,8 @@ std::vector<Option> launch_options(LaunchArguments* arguments) {
       {"--rejoin",
        "SECONDS",
        {&arguments->supervision.rejoin, 1, 1'000'000},
-       "How often to ask whether left-out places answer; once they do, the run saves and goes on with them."},
+       "How often to ask whether left-out places answer, or those of --keep-going whose ranks died; once they do, the "
+       "run saves and goes on with them."},
       {"--dry-run", "", &arguments->dry_run, "Print the command and end."},
       {"--rank", "", &arguments->is_rank, ""},
       {"--processes", "", {&arguments->processes, 0, 1'000'000}, ""},

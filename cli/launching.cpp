@@ -51,7 +51,7 @@ std::vector<std::string> program_of(const LaunchPlan& plan) {
 
 bool is_here(const LaunchPlan& plan) { return plan.hosts.empty() && plan.launcher != Launcher::Kind::slurm; }
 
-SessionEnd Launching::run(std::function<bool()> asks_to_end) {
+SessionEnd Launching::run(AsksToEnd asks_to_end) {
   check_temporary_folder();
   const char* temporary = std::getenv("TMPDIR");
   if (plan_.launcher == Launcher::Kind::open_mpi)
@@ -97,7 +97,7 @@ void Launching::pass_on(pid_t child, int number) {
 }
 
 void Launching::look(pid_t child) {
-  if (asks_to_end_ && !end_.was_to_grow && end_.user_signal == 0 && asks_to_end_()) {
+  if (asks_to_end_ && !end_.was_to_grow && end_.user_signal == 0 && asks_to_end_(reports_.reports())) {
     end_.was_to_grow = true;
     pass_on(child, SIGTERM);
   }

@@ -34,8 +34,10 @@ class Launching {
  public:
   explicit Launching(const LaunchPlan& plan) : plan_(plan), started_(is_here(plan) ? plan.ranks : 0) {}
 
-  // Once. `asks_to_end` is called ten times a second; after it has returned true the ranks save and end.
-  SessionEnd run(std::function<bool()> asks_to_end = {});
+  // Called ten times a second with what ranks have said so far; after it has returned true they save and end.
+  using AsksToEnd = std::function<bool(const std::vector<RankReport>&)>;
+  // Once.
+  SessionEnd run(AsksToEnd asks_to_end = {});
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -49,7 +51,7 @@ class Launching {
   const LaunchPlan& plan_;
   StartedRanks started_;
   ReportReader reports_;
-  std::function<bool()> asks_to_end_;
+  AsksToEnd asks_to_end_;
   SessionEnd end_;
   int interrupts_ = 0, terminations_ = 0, last_ = 0;
   std::optional<Clock::time_point> hurried_;  // when the ranks were to end at once

@@ -122,9 +122,7 @@ class Supervisor {
 
   // Of this machine, where each place has a GPU and one is left out.
   std::string gpus_left() const {
-    const bool all =
-        std::none_of(standing_.slots.begin(), standing_.slots.end(), [](const Slot& slot) { return slot.is_left_out; });
-    if (!is_here(first_) || (all && ranks_ == first_.ranks)) return "";
+    if (!is_here(first_) || (!any_is_left_out(standing_.slots) && ranks_ == first_.ranks)) return "";
     std::string list = machine_.visible_gpus;
     for (const auto& [name, value] : first_.environment)
       if (name == "CUDA_VISIBLE_DEVICES") list = value;
@@ -153,23 +151,25 @@ class Supervisor {
         goes_on_by_itself(folder, config) && std::filesystem::exists(folder.memory_session(), ignored);
   }
 
-  // Whether more ranks could go on than now do, asked every so many seconds.
-  std::function<bool()> asks_to_end() {
-    const bool any =
-        std::any_of(standing_.slots.begin(), standing_.slots.end(), [](const Slot& slot) { return slot.is_left_out; });
-    if (supervision_.rejoin == 0 || !any) return {};
-    next_look_ = Clock::now() + std::chrono::seconds(supervision_.rejoin);
+  // Whether more ranks could go on than now do, asked every so many seconds from when places are left out.
+  Launching::AsksToEnd asks_to_end() {
+    if (supervision_.rejoin == 0 || (!wish_.keeps_going && !any_is_left_out(standing_.slots))) return {};
+    next_look_.reset();
     check_.reset();
-    return [this] {
+    return [this](const std::vector<RankReport>& reports) {
+      const Slots slots = wish_.keeps_going ? slots_at_work(standing_.slots, reports) : standing_.slots;
+      if (!any_is_left_out(slots)) return false;
+      const auto now = Clock::now();
+      if (!next_look_) next_look_ = now + std::chrono::seconds(supervision_.rejoin);
       if (check_ == nullptr) {
-        if (Clock::now() < next_look_) return false;
-        check_ = std::make_unique<HostCheck>(host_names(standing_.slots, true), machine_, kHostAnswers);
+        if (now < *next_look_) return false;
+        check_ = std::make_unique<HostCheck>(host_names(slots, true), machine_, kHostAnswers);
       }
       if (!check_->is_over()) return false;
       silent_at_rejoin_ = check_->silent();
       check_.reset();
-      next_look_ = Clock::now() + std::chrono::seconds(supervision_.rejoin);
-      return would_grow(standing_.slots, silent_at_rejoin_, ranks_, rules_);
+      next_look_ = now + std::chrono::seconds(supervision_.rejoin);
+      return would_grow(slots, silent_at_rejoin_, std::min(ranks_, places_in_use(slots)), rules_);
     };
   }
 
@@ -203,7 +203,7 @@ class Supervisor {
   RestartRules rules_;
   Standing standing_;
   int ranks_ = 0;
-  Clock::time_point next_look_;
+  std::optional<Clock::time_point> next_look_;
   std::unique_ptr<HostCheck> check_;
   std::vector<std::string> silent_at_rejoin_;
 };
@@ -211,16 +211,16 @@ class Supervisor {
 }  // namespace
 
 void check_supervision(const SupervisionWish& supervision, const LaunchWish& wish) {
-  const bool is_wished = supervision.restarts > 0;
-  KEEL_CHECK(is_wished || supervision.min_ranks == 0,
+  KEEL_CHECK(supervision.restarts > 0 || supervision.min_ranks == 0,
              "--min-ranks says with how many ranks a restart may go on; it "
              "needs --restarts");
-  KEEL_CHECK(supervision.rejoin == 0 || supervision.min_ranks > 0,
-             "--rejoin takes back ranks that a restart left out; "
-             "it needs --restarts and --min-ranks");
-  if (!is_wished) return;
+  KEEL_CHECK(supervision.rejoin == 0 || supervision.min_ranks > 0 || wish.keeps_going,
+             "--rejoin takes back ranks that a restart left out, or that others went on without; "
+             "it needs --restarts and --min-ranks, or --keep-going");
+  if (!supervision.is_wished(wish)) return;
   KEEL_CHECK(wish.command.empty() || names_training(wish.command[0]),
-             "--restarts is for runs of `keel train`, which go "
+             supervision.restarts > 0 ? "--restarts" : "--rejoin",
+             " is for runs of `keel train`, which go "
              "on from a checkpoint; '",
              wish.command[0].substr(0, 60), "' is none");
   KEEL_CHECK(!wish.threads,
@@ -234,7 +234,7 @@ int supervise(const SupervisionWish& supervision, LaunchWish wish, const Machine
   const std::string configuration = output_of(question);
   if (configuration.empty()) return run_process(question, {}).code;  // which says why
   const Config config = parse_config(program_keys(), configuration, "the run's configuration");
-  KEEL_CHECK(makes_checkpoints(config),
+  KEEL_CHECK(supervision.restarts == 0 || makes_checkpoints(config),
              "--restarts goes on from a checkpoint, and this run makes none before its end, ", length_of(config),
              " (checkpoint.every is ", config.checkpoint.every.text(), ", checkpoint.memory_every ",
              config.checkpoint.memory_every.text(),

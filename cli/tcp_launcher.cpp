@@ -125,7 +125,8 @@ class Ranks {
       if (number == SIGUSR1 || number == SIGUSR2) send(number);
       else if (number == SIGINT || number == SIGTERM || number == SIGHUP) end_all(128 + SIGTERM, Clock::now());
     }
-    return has_ended_well_ && keeps_going_ ? 0 : code_;
+    if (!keeps_going_) return code_;
+    return has_ended_well_ ? 0 : stop_code_ != 0 ? stop_code_ : code_;
   }
 
  private:
@@ -161,6 +162,7 @@ class Ranks {
         if (code_ == 0) code_ = code;
         return true;
       }
+      if (is_a_stop(code)) stop_code_ = code;
       // Ranks that stop in order end when they have saved.
       if (code != 0)
         end_all(code, Clock::now() + (is_a_stop(code) ? std::chrono::seconds(30) : std::chrono::seconds(1)));
@@ -189,6 +191,7 @@ class Ranks {
   const bool keeps_going_;
   std::vector<Rank> ranks_;
   int code_ = 0;  // of the first that has failed
+  int stop_code_ = 0;  // of ranks that have ended since they were asked to
   bool has_ended_well_ = false;
   std::optional<Clock::time_point> terminate_at_;
   bool was_terminated_ = false;

@@ -127,9 +127,11 @@ std::string start_command(int ranks, const TrainArguments& arguments) {
   return fmt::format("launch -N {}{}", ranks, arguments.thread_ranks > 0 ? " --threads" : "");
 }
 
-// The signal that some rank got: all of them end with its code.
-int number_of_stop(Communicator& group, const SignalScope& signals) {
-  for (const int each : gather_values(group, signals.received()))
+// The signal that some rank got: all of them end with its code. Without ranks that are gone nobody tells.
+int number_of_stop(Communicator& group, const SignalScope& signals, const TrainResult& result) {
+  std::vector<int> received = {signals.received()};
+  if (result.dropped_groups == 0) received = gather_values(group, received.front());
+  for (const int each : received)
     if (each != 0) return each;
   return SIGTERM;
 }
@@ -148,7 +150,7 @@ int run_rank(Communicator& group, const TrainArguments& arguments, const SignalS
   logs.set_run(config.run);
   const TrainResult result = train_on(group, config, network, arguments, signals, callbacks);
   const bool was_stopped = result.end == TrainEnd::stopped;
-  const int number = was_stopped ? number_of_stop(group, signals) : 0;
+  const int number = was_stopped ? number_of_stop(group, signals, result) : 0;
   if (group.rank() == 0) {
     std::cout << memory_line(result) << '\n';
     if (was_stopped)

@@ -194,6 +194,7 @@ class Run {
       begin_files(state_.step);
     }
     const std::int64_t step = callbacks_->loop().step;
+    ++result_.dropped_groups;
     tell_once(LogLevel::warning, message_of(lost, step));
     report_->tell_values(step, record_of(lost));
   }

@@ -220,6 +220,23 @@ TEST_F(Restart, IsAskedForOnlyWhereMoreRanksWouldGoOn) {
   EXPECT_FALSE(would_grow(standing.slots, {}, 2, rules));
 }
 
+TEST(Slot, OfARankThatIsGoneIsLeftOutWhileTheOthersGoOn) {
+  const Slots slots = {{"a"}, {"a", true}, {"b"}, {"b"}};
+  EXPECT_EQ(slots_at_work(slots, {started(0), started(1), heard(1), ended(0, 0)}), slots);
+  const Slots killed = {{"a"}, {"a", true}, {"b"}, {"b", true}};
+  EXPECT_EQ(slots_at_work(slots, {started(0), kKilled}), killed);
+  const Slots failed = {{"a"}, {"a", true}, {"b", true}, {"b"}};
+  EXPECT_EQ(slots_at_work(slots, {kThrew, ended(1, 1)}), failed);
+  EXPECT_EQ(places_in_use(killed), 2);
+  EXPECT_TRUE(any_is_left_out(killed));
+}
+
+TEST(SessionEnd, OfWhichNobodyAskedForARestartHasSaidAll) {
+  const NextStart next = decide(ending(137, {kKilled}), {.slots = slots_of({}, 3)}, {.ranks = 3});
+  EXPECT_FALSE(next.starts);
+  EXPECT_EQ(next.line, "");
+}
+
 TEST(Slot, ListsOfHostsAndPlacesAreEachOthersInverse) {
   const std::vector<Host> hosts = {{"a", 2}, {"b", 1}};
   Slots slots = slots_of(hosts, 3);

@@ -46,7 +46,9 @@ TEST(Launching, AsksRanksToEndOnceAndSparesThemTheUsersSignalMeanwhile) {
     std::this_thread::sleep_for(std::chrono::milliseconds(900));
     ::kill(::getpid(), SIGINT);
   });
-  const auto asks = [&] { return std::chrono::steady_clock::now() - begin > std::chrono::milliseconds(300); };
+  const auto asks = [&](const std::vector<RankReport>&) {
+    return std::chrono::steady_clock::now() - begin > std::chrono::milliseconds(300);
+  };
   EXPECT_EQ(testing::said_by([&] { end = Launching(plan).run(asks); }), "asked\n");
   EXPECT_EQ(end.code, 128 + SIGTERM);
   EXPECT_TRUE(end.was_to_grow);

@@ -4,11 +4,14 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
+#include <filesystem>
 #include <set>
 #include <sstream>
 #include <string>
 #include <thread>
 
+#include "keel/trainer/metrics.h"
 #include "tests/cli/mpi/processes.h"
 #include "tests/cli/sandbox.h"
 
@@ -23,9 +26,17 @@ constexpr const char* kEndlessRun = "text.yaml run=made steps=1000000 checkpoint
 
 class TcpLaunch : public ::testing::Test {
  protected:
-  void wait_for_steps() const {
-    for (int i = 0; i < 6000 && !(sandbox.has("made/metrics.jsonl") && sandbox.read("made/metrics.jsonl") != ""); ++i)
+  // Calls f until it is true; false after half a minute.
+  template <class F>
+  static bool soon(const F& f) {
+    for (int i = 0; i < 6000; ++i) {
+      if (f()) return true;
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    return false;
+  }
+  void wait_for_steps() const {
+    soon([&] { return sandbox.has("made/metrics.jsonl") && sandbox.read("made/metrics.jsonl") != ""; });
   }
   std::string processes_left() const { return testing::processes_left_in(sandbox / ""); }
 
@@ -87,6 +98,46 @@ TEST_F(TcpLaunch, AGroupOfARankThatIsKilledIsDropped) {
     EXPECT_NE(
         sandbox.read(concat("made/logs/rank-", victim == 0 ? 1 : 0, ".log")).find(concat("group ", victim, " (rank")),
         std::string::npos);
+    EXPECT_EQ(processes_left(), "");
+  }
+}
+
+// The first group, too: whoever takes over what it writes saves what all begin with.
+TEST_F(TcpLaunch, WithRejoinADroppedGroupComesBackAndNoStepIsMadeTwice) {
+  for (const int victim : {2, 0}) {
+    SCOPED_TRACE(victim);
+    std::filesystem::remove_all(sandbox / "made");
+    RunningProgram program = sandbox.start(
+        "launch -N 3 --tcp --keep-going --rejoin 1 text.yaml run=made batch.global=6 steps=1000000 checkpoint.every=0 "
+        "eval.every=0 log.every=1 sharding.group=1 outer.type=diloco outer.every=5 outer.on_failure=drop");
+    wait_for_steps();
+    const pid_t rank = testing::process_of_rank(victim, sandbox / "");
+    ASSERT_NE(rank, 0);
+    ::kill(rank, SIGKILL);
+    const auto last_step = [&] {
+      std::int64_t last = 0;
+      for (const Json& record : read_metrics(sandbox / "made/metrics.jsonl")) last = record.at("step").integer();
+      return last;
+    };
+    const auto is_back = [&] {
+      const pid_t now = testing::process_of_rank(victim, sandbox / "");
+      return now != 0 && now != rank;
+    };
+    ASSERT_TRUE(soon(is_back));
+    const std::int64_t before = last_step();
+    ASSERT_TRUE(soon([&] { return last_step() > before + 5; }));
+    program.send(SIGTERM);
+    const Outcome outcome = program.wait();
+    EXPECT_EQ(outcome.code, 128 + SIGTERM) << outcome.err;
+    EXPECT_NE(outcome.err.find("keel: what was left out answers again; 3 ranks go on from step "), std::string::npos)
+        << outcome.err;
+    std::int64_t steps = 0, dropped = 0;
+    for (const Json& record : read_metrics(sandbox / "made/metrics.jsonl")) {
+      if (record.contains("dropped_group")) ++dropped;
+      if (!record.contains("loss")) continue;
+      EXPECT_EQ(record.at("step").integer(), ++steps);
+    }
+    EXPECT_EQ(dropped, 1);
     EXPECT_EQ(processes_left(), "");
   }
 }

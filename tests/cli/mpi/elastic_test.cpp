@@ -200,6 +200,9 @@ TEST(ElasticWish, ThatMakesNoSenseIsOneClearLine) {
            {"-N 2 --tcp --restarts 1 run.yaml checkpoint.every=0", "this run makes none before its end, step 100"},
            {"-N 2 --tcp --restarts 1 run.yaml checkpoint.every=100", "this run makes none before its end, step 100"},
            {"-N 2 --tcp --restarts 1 run.yaml 'checkpoint={every: 0, memory_every: 100}'", "makes none before its end"},
+           {"-N 2 --tcp --rejoin 5 run.yaml", "or --keep-going"},
+           {"-N 2 --tcp --keep-going --rejoin 5 ./program", "--rejoin is for runs of `keel train`"},
+           {"-N 2 --tcp --keep-going --restarts 1 run.yaml", "give one of them"},
            {"-N 2 --tcp --threads run.yaml", "give one of them"},
            {"-N 2 --tcp --restarts 1 absent.yaml", "absent.yaml"}}) {
     const Outcome outcome = run.start(options).wait();
