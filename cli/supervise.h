@@ -1,6 +1,6 @@
 #pragma once
-// `keel launch --restarts` and `--keep-going --rejoin`: starts a run again when ranks have died, with those that are left
-// or with all.
+// `keel launch --restarts` and `--keep-going --rejoin`: starts a run again when ranks have died, with those that are
+// left or with all.
 
 #include <string>
 

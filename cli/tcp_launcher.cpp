@@ -190,7 +190,7 @@ class Ranks {
   const std::vector<std::string>& command_;
   const bool keeps_going_;
   std::vector<Rank> ranks_;
-  int code_ = 0;  // of the first that has failed
+  int code_ = 0;       // of the first that has failed
   int stop_code_ = 0;  // of ranks that have ended since they were asked to
   bool has_ended_well_ = false;
   std::optional<Clock::time_point> terminate_at_;
