@@ -1,5 +1,5 @@
 # Acceptance check 26: installs the build tree into a temporary folder, then configures, builds and runs a code that embeds keel.
-# cmake -D BUILD=build -D SOURCE=repository -D COMPILER=g++ -D GENERATOR=Ninja -D SANITIZE= -P consumer.cmake
+# cmake -D BUILD=build -D SOURCE=repository -D COMPILER=g++ -D GENERATOR=Ninja -D SANITIZE= -D SHARED=OFF -P consumer.cmake
 set(folder "${BUILD}/tests/consumer")
 file(REMOVE_RECURSE "${folder}")
 
@@ -57,6 +57,12 @@ find_program(PYTHON python3)
 if(PYTHON)
   run("${PYTHON}" "${SOURCE}/examples/own_task/throw_balls.py" "${folder}/throws.csv")
   run("${CMAKE_COMMAND}" -E compare_files "${folder}/throws.csv" "${table}")
+endif()
+# Through shared libraries the examples run as through static ones, once one of them does.
+if(SHARED)
+  run(${throws} launch -N 2 --threads --strat zero3 ${its_yaml} "run=${folder}/shared" threads=1)
+  run(${throws} evaluate "${folder}/shared")
+  return()
 endif()
 # kill_when_saved(RUN COMMAND...): begins the command and kills it once the run has a checkpoint.
 file(WRITE "${folder}/kill" [[
