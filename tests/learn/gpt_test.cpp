@@ -127,7 +127,7 @@ TEST(OneFile, HasKeelsLossAndGradients) {
 }
 
 TEST(OneFile, HasKeelsLosses) {
-  constexpr std::int64_t kSteps = 100;
+  constexpr std::int64_t kSteps = 40;
   const testing::TemporaryFolder place;
   const Config config = config_of_the_file({"run=" + (place / "run"), concat("steps=", kSteps),
                                             concat("scheduler.steps=", one_file::kSteps), "eval.every=0"});
