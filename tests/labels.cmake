@@ -12,14 +12,14 @@ set(matrix_suites "Matmul|Attention|Gpt|Onednn|OneDnn|Parity")
 # large references. Another case of its suite, or of the program, goes through it once.
 set(minutes_there "LearnsToAdd|EveryOptimizer|InEveryStageAndPrecision|InEveryStageAndToEveryRank|InEveryStageAndAfterAResume|InEveryStageAndOrderOfWork|AtEveryThreadCount|ForEveryDrainSeed|NoOrderOfWork|EveryLayoutOfEveryArgument|OnDevice.*AloneAndTogether|CompressionLaws.*/Devices|StepsHaveTransformersLosses|Offload\\.(Transforms|Advances|Measures|Keeps.*InEightBits|Lbfgs)|DeviceCompressor.GoesOn|StagedCollectives.Train|ZeroMemory.IsThatOf|EveryCollective.GivesWhatAPlainReference|NodeMemory.GivesTheNumbers")
 
-# Suites of one thread at a time, or of ranks that meet as those of Trainer, TrainingByRanks and Zero do: tsan has nothing new to
-# see in them.
+# Of the programs in which threads work beside each other: suites of one thread at a time, or of ranks that meet as those of
+# Trainer, TrainingByRanks and Zero do. tsan has nothing new to see in them.
 set(threads_of_others "^(BadInput|Compare|CheckpointDamage|CheckpointCommands|CheckpointList|RecordNames|Targets/Corpus|ZeroMemory|TensorSums|PackedRun|MaskedLanguageRun|OwnTask|LabelRuns|Tasks/LabelRun|BuffersInRuns|FineTuningRun|ManualTask|Teacher|LastRowsOfARun|EvaluateRun|RunPlan|DecoderSteps|EncoderSteps|ShardedOptimizers|CompressedRun|CMemory|ZeroBytes|Decoders/ModelStages|Combine)")
 
 # Gives the case the labels, and `sanitize`, and `threads` where they are a suite's own.
 macro(keel_sanitized)
   set(labels ${ARGN} sanitize)
-  if(NOT suite MATCHES "${threads_of_others}")
+  if(layer IN_LIST threaded AND NOT suite MATCHES "${threads_of_others}")
     list(APPEND labels threads)
   endif()
   set_tests_properties("${case}" PROPERTIES LABELS "${labels}")
