@@ -20,14 +20,14 @@ std::int64_t bytes_in_walks(std::span<const PlannedPage> pages, bool (*counts)(P
   return sum;
 }
 
-// What walks go over: one of a unit that is trained, and two where they prepare it.
+// What walks go over among some units: one over those that are trained, and one over those that are prepared before.
 struct PlannedWalks {
   std::vector<WalkedUnit> prepare, update;
   std::vector<WalkedUnit> all;          // of both
   std::vector<std::size_t> units = {};  // of all
 
-  explicit PlannedWalks(const FilePlanSite& site) {
-    for (std::size_t i = 0; i < site.units.size(); ++i) {
+  PlannedWalks(const FilePlanSite& site, Span among) {
+    for (auto i = static_cast<std::size_t>(among.begin); i < static_cast<std::size_t>(among.end); ++i) {
       if (!site.units[i].trainable) continue;
       const UnitPages pages = pages_of(i, site);
       update.push_back(pages.walked(&WalkUses::update));
@@ -100,7 +100,7 @@ std::int64_t room_in_file(const FilePlanSite& site) {
 }
 
 std::int64_t piece_of_update(const FilePlanSite& site, std::int64_t budget) {
-  const PlannedWalks walks(site);
+  const PlannedWalks walks(site, {0, static_cast<std::int64_t>(site.units.size())});
   const std::int64_t piece = piece_of_walk(walks.all, budget);
   for (std::size_t i = 0; i < walks.all.size(); ++i)
     KEEL_CHECK(walks.all[i].least(piece) <= budget, "sharding.offload_budget is ",
@@ -110,7 +110,7 @@ std::int64_t piece_of_update(const FilePlanSite& site, std::int64_t budget) {
   return piece;
 }
 
-FilePlan plan_files(const FilePlanSite& site, std::int64_t budget) {
+FilePlan plan_files(const FilePlanSite& site, std::int64_t budget, std::span<const Span> batches) {
   const std::int64_t piece = piece_of_update(site, budget);
   FilePlan plan{.room = room_in_file(site)};
   for (std::size_t i = 0; i < site.units.size(); ++i) {
@@ -127,8 +127,11 @@ FilePlan plan_files(const FilePlanSite& site, std::int64_t budget) {
     const std::int64_t values = unit.keeps_own() ? unit.owned.count() : unit.whole;
     plan.moved += 2 * values * static_cast<std::int64_t>(size_of(unit.values));
   }
-  const PlannedWalks walks(site);
-  plan.walk = std::max(walk_update(walks.prepare, piece, budget).peak, walk_update(walks.update, piece, budget).peak);
+  for (const Span batch : batches) {
+    const PlannedWalks walks(site, batch);
+    plan.walks.push_back(
+        std::max(walk_update(walks.prepare, piece, budget).peak, walk_update(walks.update, piece, budget).peak));
+  }
   return plan;
 }
 

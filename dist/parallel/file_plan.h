@@ -54,10 +54,12 @@ std::int64_t piece_of_update(const FilePlanSite& site, std::int64_t budget);
 // Bytes that lie in files, of which an update reads and writes, and has in memory at a time; and what comes from the
 // processor to the device and goes back.
 struct FilePlan {
-  std::int64_t room = 0, read = 0, written = 0, walk = 0, moved = 0;
+  std::int64_t room = 0, read = 0, written = 0, moved = 0;
+  std::vector<std::int64_t> walks = {};           // by batch, the most in memory
   std::vector<std::int64_t> at_a_time = {};       // by unit, elements that an update works on
   std::vector<std::int64_t> gradient_reads = {};  // by unit, in an update
 };
-FilePlan plan_files(const FilePlanSite& site, std::int64_t budget);
+// `batches`: units that are updated before the next ones.
+FilePlan plan_files(const FilePlanSite& site, std::int64_t budget, std::span<const Span> batches);
 
 }  // namespace keel

@@ -8,23 +8,23 @@
 namespace keel {
 
 void OptimizerMemory::update(const Tensor& state, const Updated& updated) {
+  if (pager_ != nullptr) return update_from_files(state, updated);
   take_rows();
-  if (matrices_) matrices_->begin(ranges_);
-  const bool walks = !update_walk_.order.steps.empty();
-  if (walks) update_from_files(state, updated);
-  else if (offloads_) update_on_processor(state);
+  const auto& matrices = batches_.front().matrices;
+  if (matrices) matrices->begin(ranges_);
+  if (offloads_) update_on_processor(state);
   else update_in_place(state);
-  if (matrices_) matrices_->end(ranges_);
+  if (matrices) matrices->end(ranges_);
   for (std::size_t i = 0; i < units_.size(); ++i)
-    if (!walks && units_[i]->trainable()) updated(i);
+    if (units_[i]->trainable()) updated(i);
 }
 
 void OptimizerMemory::update_in_place(const Tensor& state) {
   const StepInput input{.step = state, .shared = shared_};
   if (!sums_.empty()) sums_.front()->measure(parts_, ranges_, input);
-  if (matrices_) {
+  if (auto& matrices = batches_.front().matrices) {
     optimizer_.prepare(ranges_, input);
-    matrices_->run(ranges_);
+    matrices->run(ranges_);
   }
   optimizer_.update(ranges_, input);
   optimizer_.advance(input);
@@ -86,9 +86,9 @@ void OptimizerMemory::update_on_processor(const Tensor& decided) {
     return all;
   };
   if (!sums_.empty()) sums_.front()->measure(all_with_gradients(parts_, unit_parts_), ranges_, input);
-  if (matrices_) {
+  if (auto& matrices = batches_.front().matrices) {
     optimizer_.prepare(all_with_gradients(ranges_, unit_ranges_), input);
-    matrices_->run(ranges_);
+    matrices->run(ranges_);
   }
   for (std::size_t i = 0; i < units_.size(); ++i) {
     ShardUnit& unit = *units_[i];
@@ -110,7 +110,8 @@ void OptimizerMemory::forget_rows() {
 }
 
 double OptimizerMemory::waited_ms() const {
-  double sum = matrices_ ? matrices_->waited_ms() : 0;
+  double sum = 0;
+  for (const Batch& batch : batches_) sum += batch.matrices ? batch.matrices->waited_ms() : 0;
   for (const auto& sums : sums_) sum += sums->waited_ms();
   return sum;
 }

@@ -87,9 +87,16 @@ class OptimizerMemory {
     std::vector<std::vector<WholePage>> whole_pages = {};
     UpdateWalk order = {};
   };
+  // Units that are updated before the next ones, so that the matrices of these alone are in memory. One has all units,
+  // unless an optimizer transforms matrices, and something lies in files.
+  struct Batch {
+    Span units;
+    std::optional<MatrixUpdates> matrices = {};  // for an optimizer that transforms them
+    Walk prepare{&WalkUses::prepare}, update{&WalkUses::update};
+  };
 
   void make_sums(const Site& site);
-  void make_matrices(const GroupRule& groups, const Site& site);
+  void make_batches(const GroupRule& groups, const Site& site);
   void make_operands(std::size_t unit, const StateSlots& slots);
   void make_ranges(std::size_t unit, std::int64_t before, std::size_t parameter, const GroupRule& groups,
                    const StateSlots& slots);
@@ -100,7 +107,7 @@ class OptimizerMemory {
   void update_in_place(const Tensor& state);
   void update_on_processor(const Tensor& state);
   void update_from_files(const Tensor& state, const Updated& updated);
-  void make_walk(Walk& walk, std::int64_t budget);
+  void make_walk(Walk& walk, Span units, std::int64_t budget);
   std::vector<ParameterRange> with_gradients(std::span<const ParameterRange> ranges, Span of_unit, std::size_t unit,
                                              const Tensor& gradient) const;
 
@@ -118,14 +125,12 @@ class OptimizerMemory {
   std::vector<ParameterRange> parts_;
   std::vector<Span> unit_parts_;  // of parts_, by unit
   std::vector<std::unique_ptr<TensorSums>> sums_;
-  std::vector<TensorSums*> unit_sums_;     // by unit; null: nothing is measured
-  std::optional<MatrixUpdates> matrices_;  // for an optimizer that transforms them
+  std::vector<TensorSums*> unit_sums_;  // by unit; null: nothing is measured
+  std::vector<Batch> batches_;
   Tensor shared_;
-  // Of what lies in files: by unit what an update needs, and the walks.
-  Pager* pager_;
-  std::vector<std::vector<Operand>> operands_;
+  Pager* pager_;                                // null: nothing lies in files
+  std::vector<std::vector<Operand>> operands_;  // by unit
   std::vector<std::unique_ptr<Page>> state_pages_;
-  Walk prepare_walk_{&WalkUses::prepare}, update_walk_{&WalkUses::update};
   std::int64_t offload_bytes_ = 0;
 };
 

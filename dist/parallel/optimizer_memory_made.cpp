@@ -32,17 +32,24 @@ OptimizerMemory::OptimizerMemory(const Units& units, const Optimizer& optimizer,
     before += unit.layout().numel;
     if (pager_ == nullptr) parameter += unit.layout().segments.size();
   }
-  make_matrices(groups, site);
-  if (pager_ == nullptr) return;
-  for (Walk* walk : {&prepare_walk_, &update_walk_}) make_walk(*walk, site.budget);
+  make_batches(groups, site);
 }
 
-void OptimizerMemory::make_matrices(const GroupRule& groups, const Site& site) {
-  if (!optimizer_.requirements().matrices) return;
-  std::vector<const FlatBuffer*> layout;
-  for (const auto& unit : units_) layout.push_back(&unit->layout());
-  MatrixDeal deal(layout, optimizer_, groups, site.shards.size(), site.is_sharded, dtype_, site.matrices);
-  matrices_.emplace(optimizer_, std::move(deal), ranges_, context_, site.context, site.shards);
+void OptimizerMemory::make_batches(const GroupRule& groups, const Site& site) {
+  if (optimizer_.requirements().matrices) {
+    std::vector<const FlatBuffer*> layout;
+    for (const auto& unit : units_) layout.push_back(&unit->layout());
+    const MatrixDeal all(layout, optimizer_, groups, site.shards.size(), site.is_sharded, dtype_, site.matrices);
+    for (MatrixDeal& deal : all.in_batches(matrices_at_a_time(pager_ != nullptr, site.budget, dtype_))) {
+      Batch& batch = batches_.emplace_back(Batch{.units = deal.units()});
+      batch.matrices.emplace(optimizer_, std::move(deal), ranges_, context_, site.context, site.shards);
+    }
+  } else {
+    batches_.push_back({.units = {0, static_cast<std::int64_t>(units_.size())}});
+  }
+  for (Batch& batch : batches_)
+    for (Walk* walk : {&batch.prepare, &batch.update})
+      if (pager_ != nullptr) make_walk(*walk, batch.units, site.budget);
 }
 
 void OptimizerMemory::make_operands(std::size_t number, const StateSlots& slots) {

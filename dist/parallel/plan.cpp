@@ -89,13 +89,16 @@ void plan_strategy(RankPlan& plan, std::span<const UnitSplit> units, const Commu
 
 }  // namespace
 
-std::optional<MatrixDeal> plan_matrices(std::span<const FlatBuffer> layout, const Optimizer& optimizer,
-                                        const ShardedOptions& options, int ranks) {
+std::vector<MatrixDeal> plan_matrices(std::span<const FlatBuffer> layout, const Optimizer& optimizer,
+                                      const ShardedOptions& options, int ranks) {
   if (!optimizer.requirements().matrices) return {};
   std::vector<const FlatBuffer*> units;
   for (const FlatBuffer& unit : layout) units.push_back(&unit);
-  return MatrixDeal(units, optimizer, options.groups, ranks, kShardingStages[options.sharding.stage].optimizer,
-                    options.policy.parameter == DType::f64 ? DType::f64 : DType::f32, options.sharding.matrices);
+  const ShardingOptions& sharding = options.sharding;
+  const DType dtype = options.policy.parameter == DType::f64 ? DType::f64 : DType::f32;
+  return MatrixDeal(units, optimizer, options.groups, ranks, kShardingStages[sharding.stage].optimizer, dtype,
+                    sharding.matrices)
+      .in_batches(matrices_at_a_time(sharding.pages(), sharding.offload_budget, dtype));
 }
 
 std::vector<PlannedCollective> matrix_collectives(const MatrixDeal& deal, int rank) {
@@ -145,8 +148,12 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
   const std::int64_t reductions = sharding.reduces_each(options.micro_batches) ? options.micro_batches : 1;
   const std::int64_t passes = options.micro_batches * place.virtual_ranks;
   const std::vector<UnitSplit> units = split_units(layout, options, place);
+  const std::vector<MatrixDeal> deals = plan_matrices(layout, optimizer, options, place.ranks);
+  std::vector<Span> batches;
+  for (const MatrixDeal& deal : deals) batches.push_back(deal.units());
+  if (deals.empty()) batches.push_back({0, static_cast<std::int64_t>(units.size())});
   const FilePlan files = sharding.pages() ? plan_files({layout, units, policy, optimizer, options.groups, on_device},
-                                                       sharding.offload_budget)
+                                                       sharding.offload_budget, batches)
                                           : FilePlan{};
   const bool answers = only_answers(units);
   // The optimizer works in the processor's memory, for a device.
@@ -199,10 +206,10 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
     }
     if (unit.gathers_sums()) plan.collectives.push_back(gradient_gather_of(unit));
   }
-  const std::optional<MatrixDeal> deal = plan_matrices(layout, optimizer, options, place.ranks);
-  if (deal) plan.matrix_operations = deal->operations(optimizer, place.rank);
-  if (deal)
-    for (const PlannedCollective& each : matrix_collectives(*deal, place.rank)) plan.collectives.push_back(each);
+  for (const MatrixDeal& deal : deals) {
+    plan.matrix_operations += deal.operations(optimizer, place.rank);
+    for (const PlannedCollective& each : matrix_collectives(deal, place.rank)) plan.collectives.push_back(each);
+  }
   if (ranks == 1) plan.collectives.clear();
   for (const PlannedCollective& each : plan.collectives)
     (each.of_matrices     ? plan.traffic.matrices
@@ -228,7 +235,7 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
     plan_strategy(plan, units, *options.strategy(), place.groups, rank / place.ranks);
   plan.memory.gradient += plan.memory.undelivered + plan.memory.partial_sums;
   plan.memory.file = files.room;
-  plan.memory.walk = files.walk;
+  for (const std::int64_t walk : files.walks) plan.memory.walk = std::max(plan.memory.walk, walk);
   plan.traffic.file_read = files.read;
   plan.traffic.file_written = files.written;
   plan.traffic.offload += files.moved;
@@ -250,10 +257,13 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
     plan.traffic.offload += on_device || !in_file ? peaks.values_read : 0;
     plan.traffic.file_written += peaks.file_written;
   }
-  const std::int64_t matrices = deal && !offloads ? wide * deal->owned(place.rank) : 0;  // until the update is over
-  for (const std::int64_t held : {on_device || files.walk == 0 ? 0 : matrices + files.walk + shared,
-                                  deal ? matrices + travelling_matrices(*deal, place.rank) : 0, shared, arriving})
-    if (held > 0) plan.memory.buckets = std::max(plan.memory.buckets, held + plan.memory.undelivered);
+  std::int64_t held = std::max(shared, arriving);  // by an update
+  for (std::size_t i = 0; i < batches.size(); ++i) {
+    const std::int64_t matrices = deals.empty() || offloads ? 0 : wide * deals[i].owned(place.rank);
+    if (!deals.empty()) held = std::max(held, matrices + travelling_matrices(deals[i], place.rank));
+    if (!on_device && sharding.pages() && files.walks[i] > 0) held = std::max(held, matrices + files.walks[i] + shared);
+  }
+  if (held > 0) plan.memory.buckets = std::max(plan.memory.buckets, held + plan.memory.undelivered);
   return plan;
 }
 

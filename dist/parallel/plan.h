@@ -92,10 +92,11 @@ struct RankPlan {
   std::vector<PlannedCollective> collectives;  // of parameters and gradients
 };
 
-// The matrices that an optimizer transforms, as ranks that shards are spread over share them; none: it transforms none.
-std::optional<MatrixDeal> plan_matrices(std::span<const FlatBuffer> layout, const Optimizer& optimizer,
-                                        const ShardedOptions& options, int ranks);
-// The collectives of such a step, of one of these ranks; none where it is alone.
+// The matrices that an optimizer transforms, as ranks that shards are spread over share them: all at once, or one batch
+// of units after the other, where something lies in files. None: it transforms none.
+std::vector<MatrixDeal> plan_matrices(std::span<const FlatBuffer> layout, const Optimizer& optimizer,
+                                      const ShardedOptions& options, int ranks);
+// The collectives of such a batch, of one of these ranks; none where it is alone.
 std::vector<PlannedCollective> matrix_collectives(const MatrixDeal& deal, int rank);
 
 // The bytes of the all-gather by which ranks agree at the end of a step.

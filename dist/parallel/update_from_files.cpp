@@ -13,9 +13,9 @@ namespace keel {
 
 // Pages come and go a piece at a time where the processor updates all of their numbers, each for itself. Others are
 // there from the first piece of their unit to the last.
-void OptimizerMemory::make_walk(Walk& walk, std::int64_t budget) {
+void OptimizerMemory::make_walk(Walk& walk, Span among, std::int64_t budget) {
   std::vector<WalkedUnit> units;
-  for (std::size_t i = 0; i < units_.size(); ++i) {
+  for (auto i = static_cast<std::size_t>(among.begin); i < static_cast<std::size_t>(among.end); ++i) {
     const std::vector<Operand>& operands = operands_[i];
     const auto is_used = [&](const Operand& operand) { return operand.uses.*walk.of != PageUse::none; };
     if (!std::ranges::any_of(operands, is_used)) continue;
@@ -196,11 +196,15 @@ void OptimizerMemory::update_from_files(const Tensor& decided, const Updated& up
   pager_->take_back();
   const HostCopy of_host = offloads_ ? HostCopy(decided) : HostCopy();
   const StepInput input{.step = offloads_ ? of_host.get() : decided, .shared = shared_};
-  if (matrices_) {
-    WalkOverFiles(*this, prepare_walk_, input, updated).run();
-    matrices_->run(ranges_);
+  for (Batch& batch : batches_) {
+    if (batch.matrices) {
+      batch.matrices->begin(ranges_);
+      WalkOverFiles(*this, batch.prepare, input, updated).run();
+      batch.matrices->run(ranges_);
+    }
+    WalkOverFiles(*this, batch.update, input, updated).run();
+    if (batch.matrices) batch.matrices->end(ranges_);
   }
-  WalkOverFiles(*this, update_walk_, input, updated).run();
   optimizer_.advance(input);
 }
 

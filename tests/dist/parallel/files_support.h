@@ -45,9 +45,9 @@ struct HiddenNet : Module {
     }
     bool is_unit() const override { return true; }
   };
-  std::vector<Unit> units = std::vector<Unit>(2);
+  std::vector<Unit> units;
   Linear head{40, 3};
-  HiddenNet() { entry.is_head = head.is_head = true; }  // for AdamW
+  explicit HiddenNet(std::size_t count = 2) : units(count) { entry.is_head = head.is_head = true; }  // for AdamW
   Variable operator()(const Tensor& x) const {
     const Scope scope(*this);
     Variable y = tanh(mix(entry(Variable(x))));
@@ -60,6 +60,11 @@ struct HiddenNet : Module {
     v("units", units);
     v("head", head);
   }
+};
+
+// More matrices than are in memory at a time, with little of a budget.
+struct LongHiddenNet : HiddenNet {
+  LongHiddenNet() : HiddenNet(10) {}
 };
 
 struct FileCase {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "keel/dist/parallel/plan.h"
 #include "tests/dist/parallel/files_support.h"
 
 namespace keel {
@@ -114,6 +115,27 @@ TEST(Files, GiveTheBitsOfMemoryForMatricesWhereStepsAreSkipped) {
         kFileCases[3].set(options.sharding);
         EXPECT_TRUE(trained<HiddenNet>(ranks, options, MuonSettings{}, kSteps) == expected)
             << "stage " << number << ", " << ranks << " ranks, " << micro_batches << " micro-batches";
+      }
+}
+
+// Some units are updated before matrices of the next ones are prepared.
+TEST(Files, GiveTheBitsOfMemoryForMatricesInBatches) {
+  LongHiddenNet net;
+  const auto muon = make_elementwise("Muon", {.settings = MuonSettings{}});
+  for (const int number : {0, 1, 2, 3})
+    for (const int ranks : {1, 2, 3})
+      for (const MatrixWork work : {MatrixWork::dealt, MatrixWork::everyone}) {
+        const ShardedOptions options = in_dtype(number, DType::bf16, 2);
+        ShardedOptions files = options;
+        kFileCases[3].set(files.sharding);
+        files.sharding.matrices = work;
+        files.sharding.offload_budget = kLittleOfMatrices;
+        const std::vector<MatrixDeal> batches =
+            plan_matrices(lay_out(net, shard_ranks(files, ranks)), *muon, files, ranks);
+        EXPECT_GT(batches.size(), 1U);
+        EXPECT_TRUE(trained<LongHiddenNet>(ranks, files, MuonSettings{}) ==
+                    trained<LongHiddenNet>(ranks, options, MuonSettings{}))
+            << name_of(work) << ", stage " << number << ", " << ranks << " ranks";
       }
 }
 

@@ -344,5 +344,36 @@ TEST(MatrixDeal, GivesEachRankAboutTheSameCostAndEveryMatrixOneOwner) {
   }
 }
 
+TEST(MatrixDeal, InBatchesHasEachMatrixOnceAndNoMoreOfThemOnARankThanItIsTold) {
+  UnitNet model(kWidth, 7);
+  constexpr std::int64_t kOfUnit = kWidth * (kWidth + 1);
+  for (const int ranks : {1, 3})
+    for (const bool sharded : {false, true})
+      for (const std::int64_t most :
+           {std::int64_t{1}, kOfUnit - 1, kOfUnit, 2 * kOfUnit, 3 * kOfUnit - 1, 100 * kOfUnit}) {
+        const std::vector<FlatBuffer> layout = lay_out(model, ranks);
+        std::vector<const FlatBuffer*> units;
+        for (const FlatBuffer& unit : layout) units.push_back(&unit);
+        const MatrixDeal all(units, *muon(), decay_matrices_only, ranks, sharded, DType::f32);
+        const std::vector<MatrixDeal> batches = all.in_batches(most);
+        std::int64_t next = 0;
+        std::size_t matrices = 0;
+        for (const MatrixDeal& batch : batches) {
+          EXPECT_EQ(batch.units().begin, next);
+          next = batch.units().end;
+          EXPECT_EQ(batch.matrices().size(), static_cast<std::size_t>(batch.units().count()));
+          matrices += batch.matrices().size();
+          for (int rank = 0; rank < ranks; ++rank) {
+            EXPECT_TRUE(batch.owned(rank) <= most || batch.units().count() == 1);
+            EXPECT_TRUE(batches.size() > 1 || batch.dealt(rank) == all.dealt(rank));
+          }
+        }
+        EXPECT_EQ(next, 7);
+        EXPECT_EQ(matrices, 7U);
+        const std::size_t expected = most < 2 * kOfUnit ? 7 : most < 100 * kOfUnit ? 4 : 1;
+        EXPECT_TRUE(all.sharded() || batches.size() == expected) << batches.size();
+      }
+}
+
 }  // namespace
 }  // namespace keel
