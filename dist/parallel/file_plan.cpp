@@ -7,12 +7,11 @@
 #include "keel/runtime/page_file.h"
 
 namespace keel {
-
 namespace {
 
 constexpr WalkOf kWalks[] = {&WalkUses::prepare, &WalkUses::update};
 
-// Bytes that walks do something with, in which each page is used so often as it says.
+// Bytes of pages, counted in each walk whose use of them counts.
 std::int64_t bytes_in_walks(std::span<const PlannedPage> pages, bool (*counts)(PageUse)) {
   std::int64_t sum = 0;
   for (const PlannedPage& page : pages)

@@ -27,7 +27,7 @@
 // owners of matrices, and results back: about 2 (m - m / N) elements of the m = Pm / N that a rank owns of all Pm
 // elements of matrices. In stage 0 it gathers results, (N - 1) times the most that an owner has of them. Where everyone
 // transforms what it has a part of, each piece goes to all ranks with a part of the same matrix, and nothing in stage
-// 0.
+// 0. Where something lies in files, all that is of one batch of units after the other (MatrixDeal::in_batches()).
 
 #include <cstdint>
 #include <optional>

@@ -34,10 +34,11 @@ struct HiddenNet : Module {
   Linear entry{kWidth, kWidth}, mix{kWidth, 40};
   struct Unit : Module {
     Linear packed{40, 96}, out{32, 40};
-    Unit() { packed.parts = {{"q", 32}, {"k", 32}, {"v", 32}}; }
+    Unit() { packed.parts = {{"q", 32}, {"k", 16}, {"v", 48}}; }  // whose updates have different scales
     Variable operator()(const Variable& x) const {
       const Scope scope(*this);
-      return out(tanh(slice(packed(x), 1, 0, 32)));
+      const Variable y = packed(x);
+      return out(tanh(add(slice(y, 1, 0, 32), slice(y, 1, 64, 96))));
     }
     void visit(Visitor& v) override {
       v("packed", packed);
@@ -103,15 +104,14 @@ inline const UpdateSettings kFiledAdamW = AdamSettings{.decoupled = true};
 
 // Numbers of all ranks, one after the other, of weights and state, and what the steps told.
 template <class Net>
-std::vector<double> trained(int ranks, const ShardedOptions& options, const UpdateSettings& optimizer, int steps = 3,
-                            std::uint64_t seed = 7) {
+std::vector<double> trained(int ranks, const ShardedOptions& options, const ElementwiseOptions& optimizer,
+                            int steps = 3, std::uint64_t seed = 7) {
   std::vector<std::vector<double>> outcome(static_cast<std::size_t>(ranks));
   std::mutex mutex;
   run_ranks(ranks, [&](Communicator& comm) {
     const Context context = testing::context(1);
     Net net;
-    Sharded engine(net, context, comm, make_elementwise("test", {.settings = optimizer, .weight_decay = 0.01}),
-                   options);
+    Sharded engine(net, context, comm, make_elementwise("test", optimizer), options);
     std::vector<double> mine;
     for (int step = 0; step < steps; ++step) {
       for (int micro = 0; micro < options.micro_batches; ++micro) {
@@ -132,6 +132,12 @@ std::vector<double> trained(int ranks, const ShardedOptions& options, const Upda
   std::vector<double> all;
   for (const std::vector<double>& each : outcome) all.insert(all.end(), each.begin(), each.end());
   return all;
+}
+
+template <class Net>
+std::vector<double> trained(int ranks, const ShardedOptions& options, const UpdateSettings& optimizer, int steps = 3,
+                            std::uint64_t seed = 7) {
+  return trained<Net>(ranks, options, ElementwiseOptions{.settings = optimizer, .weight_decay = 0.01}, steps, seed);
 }
 
 }  // namespace keel::testing

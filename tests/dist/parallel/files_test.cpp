@@ -83,8 +83,10 @@ TEST(Files, GiveTheBitsOfMemoryForMatricesInEveryStageAndNumberOfRanks) {
       for (const int number : {0, 1, 2, 3})
         for (const int ranks : {1, 2, 3, 4})
           for (const int micro_batches : {1, 4}) {
-            const ShardedOptions options = in_dtype(number, dtype, micro_batches);
+            ShardedOptions options = in_dtype(number, dtype, micro_batches);
+            options.clip = 1e-3;
             const std::vector<double> expected = run(ranks, options, seed);
+            EXPECT_GT(expected[0], options.clip) << "gradients are clipped";
             for (const FileCase& each : kFileCases)
               for (const MatrixWork work : {MatrixWork::dealt, MatrixWork::everyone}) {
                 if (each.name != "all" && (ranks != 3 || seed != 7)) continue;
@@ -137,6 +139,20 @@ TEST(Files, GiveTheBitsOfMemoryForMatricesInBatches) {
                     trained<LongHiddenNet>(ranks, options, MuonSettings{}))
             << name_of(work) << ", stage " << number << ", " << ranks << " ranks";
       }
+}
+
+// A random number follows from the place of an element among all.
+TEST(Files, GiveTheBitsOfMemoryForWeightsThatAreRoundedAtRandom) {
+  for (const UpdateSettings& settings : {kFiledAdamW, UpdateSettings(MuonSettings{})})
+    for (const int number : {0, 3}) {
+      const ElementwiseOptions optimizer{
+          .settings = settings, .weight_decay = 0.01, .stochastic_rounding = true, .seed = 5};
+      ShardedOptions options = in_dtype(number, DType::bf16, 2);
+      options.sharding.offload_budget = kLittleOfMatrices;
+      const std::vector<double> expected = trained<HiddenNet>(2, options, optimizer);
+      kFileCases[3].set(options.sharding);
+      EXPECT_TRUE(trained<HiddenNet>(2, options, optimizer) == expected) << settings.index() << ", stage " << number;
+    }
 }
 
 TEST(Files, GiveTheBitsOfMemoryForMatricesWhoeverTheyBelongTo) {
