@@ -47,7 +47,8 @@ class Step {
   }
   void operator()() {
     updates_->begin(ranges_);
-    updates_->run(ranges_, input_);
+    optimizer_->prepare(ranges_, input_);
+    updates_->run(ranges_);
     optimizer_->update(ranges_, input_);
     updates_->end(ranges_);
   }

@@ -64,6 +64,8 @@ struct StateKind {
   std::int64_t block = 1;          // elements, counted from the beginning of the parameter
   bool codes = false;              // u8; otherwise f32 (f64 for f64)
 
+  // Whether it has a number for each element.
+  bool by_element() const { return !shape && block == 1; }
   // How many numbers a part of so many elements has of this state, and their bytes; `wide`: bytes of one that is no
   // code.
   std::int64_t count(std::int64_t elements) const { return shape ? product(*shape) : (elements + block - 1) / block; }
@@ -110,6 +112,8 @@ struct OptimizerRequirements {
   // is the update by their mean.
   bool linear = false;
   bool operator==(const OptimizerRequirements&) const = default;
+  // Whether prepare() and update() may be given any part of a range, one part after the other.
+  bool takes_pieces() const { return !one_by_one || (passes == 0 && block == 1); }
 };
 
 class Optimizer {
@@ -130,7 +134,8 @@ class Optimizer {
   virtual void settle(int /*pass*/, std::span<const ParameterRange> /*ranges*/, const StepInput& /*input*/) const {}
   // The rows of the matrices that it takes a parameter as, one below the other; none: each element is updated for
   // itself. Every rank prepares what it owns of them, one rank transforms a whole matrix, and every rank updates by its
-  // part of that.
+  // part of that. Of such a parameter prepare() has gradient and states, and update() has `matrix`, weights and
+  // masters: either leaves alone what the other has.
   virtual std::vector<std::int64_t> matrices(const Dims& /*shape*/, const ParameterGroup& /*group*/) const {
     return {};
   }

@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "keel/dist/parallel/engine_keys.h"
-#include "keel/dist/parallel/matrix_deal.h"
 #include "keel/dist/parallel/rank_groups.h"
 #include "keel/dist/parallel/row_sums.h"
 #include "keel/dist/parallel/surviving_groups.h"
@@ -51,21 +50,15 @@ void check_files(std::span<const FlatBuffer> layout, const ShardedOptions& optio
   if (!state && !weights && !gradients) return;
   for (const auto& [is_used, key] : {std::pair(state, kState), {weights, kWeights}, {gradients, kGradients}}) {
     refuse(is_used && needs.closure, key, optimizer.name(), "it evaluates the loss at weights of its choice");
-    refuse(is_used && needs.matrices, key, optimizer.name(), "it transforms whole matrices of all units at once");
     refuse(is_used && static_cast<bool>(options.strategy), key, "a strategy of communication",
            "that keeps all weights at hand");
   }
-  for (const FlatBuffer& unit : layout) {
-    for (const Segment& segment : unit.segments)
-      refuse(state && unit.trainable &&
-                 !optimizer.parameter_state(segment.shape, group_of(options.groups, segment)).empty(),
-             kState, optimizer.name(), "it keeps states of single parameters");
+  for (const FlatBuffer& unit : layout)
     refuse(unit.sparse,
            state     ? kState
            : weights ? kWeights
                      : kGradients,
            "gradients that are kept as rows", "a step touches the rows that its batch looks up");
-  }
   refuse(weights && sharding.secondary, kWeights, "sharding.secondary",
          "shards of subgroups would be kept beside those in files");
   refuse(weights && sharding.weight_code != WeightCode::exact && sharding.stage < 3, kWeights, "sharding.weight_code",

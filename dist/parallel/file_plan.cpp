@@ -2,31 +2,60 @@
 
 #include <algorithm>
 
+#include "keel/dist/parallel/state_slots.h"
 #include "keel/runtime/memory_limit.h"
 #include "keel/runtime/page_file.h"
 
 namespace keel {
+namespace {
 
-WalkedUnit UnitPages::walked() const {
-  WalkedUnit unit{.elements = elements, .whole_read = hosted, .whole_written = hosted};
-  for (const PlannedPage& page : pages) {
-    const std::int64_t count = page.in_pieces ? page.width : page.bytes();
-    if (page.use != PlannedPage::Use::none) (page.in_pieces ? unit.read : unit.whole_read) += count;
-    if (page.use == PlannedPage::Use::updated) (page.in_pieces ? unit.written : unit.whole_written) += count;
+constexpr WalkOf kWalks[] = {&WalkUses::prepare, &WalkUses::update};
+
+// Bytes of pages, counted in each walk whose use of them counts.
+std::int64_t bytes_in_walks(std::span<const PlannedPage> pages, bool (*counts)(PageUse)) {
+  std::int64_t sum = 0;
+  for (const PlannedPage& page : pages)
+    for (const WalkOf walk : kWalks) sum += counts(page.uses.*walk) ? page.bytes() : 0;
+  return sum;
+}
+
+// What walks go over among some units: one over those that are trained, and one over those that are prepared before.
+struct PlannedWalks {
+  std::vector<WalkedUnit> prepare, update;
+  std::vector<WalkedUnit> all;          // of both
+  std::vector<std::size_t> units = {};  // of all
+
+  PlannedWalks(const FilePlanSite& site, Span among) {
+    for (auto i = static_cast<std::size_t>(among.begin); i < static_cast<std::size_t>(among.end); ++i) {
+      if (!site.units[i].trainable) continue;
+      const UnitPages pages = pages_of(i, site);
+      update.push_back(pages.walked(&WalkUses::update));
+      all.push_back(update.back());
+      units.push_back(i);
+      if (!pages.is_prepared) continue;
+      prepare.push_back(pages.walked(&WalkUses::prepare));
+      all.push_back(prepare.back());
+      units.push_back(i);
+    }
   }
+};
+
+}  // namespace
+
+WalkedUnit UnitPages::walked(WalkOf walk) const {
+  WalkedUnit unit{.elements = elements};
+  unit.add(kWeightUses.*walk, /*in_pieces=*/false, hosted);
+  for (const PlannedPage& page : pages)
+    unit.add(page.uses.*walk, page.in_pieces, page.in_pieces ? page.width : page.bytes());
   return unit;
 }
 
 std::int64_t UnitPages::read() const {
-  std::int64_t sum = 0;
-  for (const PlannedPage& page : pages) sum += page.use == PlannedPage::Use::none ? 0 : page.bytes();
-  return sum;
+  return bytes_in_walks(pages, [](PageUse use) { return use != PageUse::none; });
 }
 
 std::int64_t UnitPages::written() const {
-  std::int64_t sum = 0;
-  for (const PlannedPage& page : pages) sum += page.use == PlannedPage::Use::updated ? page.bytes() : 0;
-  return sum;
+  return bytes_in_walks(pages, [](PageUse use) { return use == PageUse::updated; });
 }
 
 std::int64_t UnitPages::room() const {
@@ -35,68 +64,73 @@ std::int64_t UnitPages::room() const {
   return sum;
 }
 
-UnitPages pages_of(const UnitSplit& unit, const FilePlanSite& site) {
+UnitPages pages_of(std::size_t number, const FilePlanSite& site) {
+  const UnitSplit& unit = site.units[number];
+  const StateSlots slots(site.layout[number], unit, site.optimizer, site.groups);
   const std::int64_t owned = unit.owned.count();
-  UnitPages planned{.pages = {}, .elements = owned};
+  UnitPages planned{
+      .pages = {}, .elements = owned, .is_prepared = slots.has_matrices(), .gradient = slots.gradient_uses()};
   const auto value = static_cast<std::int64_t>(size_of(unit.values)),
              gradient = static_cast<std::int64_t>(size_of(unit.gradient)),
              wide = std::int64_t{site.policy.parameter == DType::f64 ? 8 : 4};
-  const bool one_by_one = site.optimizer.requirements().one_by_one;
-  const auto add = [&](PlannedPage::Use use, std::int64_t elements, std::int64_t width, bool is_of_device = false) {
-    const bool in_pieces = use != PlannedPage::Use::none && !one_by_one && !is_of_device && elements == owned;
-    planned.pages.push_back({use, elements, width, in_pieces});
+  const bool takes_pieces = site.optimizer.requirements().takes_pieces();
+  const auto add = [&](WalkUses uses, std::int64_t elements, std::int64_t width, bool is_of_device = false) {
+    planned.pages.push_back({uses, elements, width, takes_pieces && !is_of_device && elements == owned});
   };
   const std::int64_t values = unit.keeps_own() ? owned : unit.whole;
   if (unit.pages_values && !unit.files_values) planned.hosted = unit.trainable ? values * value : 0;
-  if (unit.files_values)
-    add(unit.trainable ? PlannedPage::Use::updated : PlannedPage::Use::none, values, value, site.on_device);
+  if (unit.files_values) add(unit.trainable ? kWeightUses : WalkUses{}, values, value, site.on_device);
   if (unit.files_state) {
-    if (site.policy.master()) add(PlannedPage::Use::updated, owned, wide);
-    if (site.on_device) add(PlannedPage::Use::updated, owned, value);
-    for (std::size_t kind = 0; kind < site.optimizer.state_names().size(); ++kind)
-      add(PlannedPage::Use::updated, owned, wide);
+    if (site.policy.master()) add(kWeightUses, owned, wide);
+    if (site.on_device) add(kWeightUses, owned, value);
+    for (std::size_t kind = 0; kind < site.optimizer.state_names().size(); ++kind) add(slots.state_uses(), owned, wide);
+    for (const StateSlot& slot : slots.all())
+      planned.pages.push_back({slot.uses(), slot.elements, slot.codes ? 1 : wide, slot.in_place});
   }
-  if (unit.files_sums) add(PlannedPage::Use::read, unit.shard.count(), gradient);
-  if (unit.files_gradient) add(unit.files_sums ? PlannedPage::Use::none : PlannedPage::Use::read, unit.whole, gradient);
+  if (unit.files_sums) add(planned.gradient, unit.shard.count(), gradient);
+  if (unit.files_gradient) add(unit.files_sums ? WalkUses{} : planned.gradient, unit.whole, gradient);
   return planned;
 }
 
 std::int64_t room_in_file(const FilePlanSite& site) {
   std::int64_t sum = 0;
-  for (const UnitSplit& unit : site.units) sum += pages_of(unit, site).room();
+  for (std::size_t i = 0; i < site.units.size(); ++i) sum += pages_of(i, site).room();
   return sum;
 }
 
 std::int64_t piece_of_update(const FilePlanSite& site, std::int64_t budget) {
-  std::vector<WalkedUnit> walked;
-  for (const UnitSplit& unit : site.units)
-    walked.push_back(unit.trainable ? pages_of(unit, site).walked() : WalkedUnit{});
-  const std::int64_t piece = piece_of_walk(walked, budget);
-  for (std::size_t i = 0; i < walked.size(); ++i)
-    KEEL_CHECK(walked[i].least(piece) <= budget, "sharding.offload_budget is ",
+  const PlannedWalks walks(site, {0, static_cast<std::int64_t>(site.units.size())});
+  const std::int64_t piece = piece_of_walk(walks.all, budget);
+  for (std::size_t i = 0; i < walks.all.size(); ++i)
+    KEEL_CHECK(walks.all[i].least(piece) <= budget, "sharding.offload_budget is ",
                binary_size(static_cast<double>(budget)), ", and an update has ",
-               binary_size(static_cast<double>(walked[i].least(piece))), " of ", name_of_unit(site.layout[i]),
-               " in memory at a time of what lies in files");
+               binary_size(static_cast<double>(walks.all[i].least(piece))), " of ",
+               name_of_unit(site.layout[walks.units[i]]), " in memory at a time of what lies in files");
   return piece;
 }
 
-FilePlan plan_files(const FilePlanSite& site, std::int64_t budget) {
+FilePlan plan_files(const FilePlanSite& site, std::int64_t budget, std::span<const Span> batches) {
   const std::int64_t piece = piece_of_update(site, budget);
   FilePlan plan{.room = room_in_file(site)};
-  std::vector<WalkedUnit> walked;
-  for (const UnitSplit& unit : site.units) {
-    const UnitPages pages = pages_of(unit, site);
-    const WalkedUnit own = pages.walked();
+  for (std::size_t i = 0; i < site.units.size(); ++i) {
+    const UnitSplit& unit = site.units[i];
+    const UnitPages pages = pages_of(i, site);
+    const WalkedUnit own = pages.walked(&WalkUses::update);
     plan.at_a_time.push_back(own.read > 0 ? std::min(piece, own.elements) : own.elements);
+    plan.gradient_reads.push_back(
+        std::ranges::count_if(kWalks, [&](WalkOf walk) { return pages.gradient.*walk != PageUse::none; }));
     if (!unit.trainable) continue;
-    walked.push_back(own);
     plan.read += pages.read();
     plan.written += pages.written();
     if (!unit.pages_values || (!site.on_device && pages.hosted == 0)) continue;
     const std::int64_t values = unit.keeps_own() ? unit.owned.count() : unit.whole;
     plan.moved += 2 * values * static_cast<std::int64_t>(size_of(unit.values));
   }
-  plan.walk = walk_update(walked, piece, budget).peak;
+  for (const Span batch : batches) {
+    const PlannedWalks walks(site, batch);
+    plan.walks.push_back(
+        std::max(walk_update(walks.prepare, piece, budget).peak, walk_update(walks.update, piece, budget).peak));
+  }
   return plan;
 }
 

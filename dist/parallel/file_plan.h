@@ -1,6 +1,7 @@
 #pragma once
 // What a rank keeps in files, and what an update has in memory of it, as it follows from layout and options.
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -11,14 +12,11 @@
 
 namespace keel {
 
-// A page of a unit.
+// A page of a unit. Whole gradients whose sums lie apart, and frozen weights, are in no walk.
 struct PlannedPage {
-  // What an update reads and writes: weights, masters and states; what it only reads: the gradient; what it leaves
-  // alone: whole gradients whose sums lie apart, and frozen weights.
-  enum class Use : unsigned char { updated, read, none };
-  Use use;
+  WalkUses uses;
   std::int64_t elements, width;
-  bool in_pieces = false;  // an update has but a piece of it in memory at a time
+  bool in_pieces = false;  // a walk has but a piece of it in memory at a time
 
   std::int64_t bytes() const { return elements * width; }
 };
@@ -27,8 +25,10 @@ struct UnitPages {
   std::vector<PlannedPage> pages;
   std::int64_t elements = 0;  // that this rank updates
   std::int64_t hosted = 0;    // bytes of weights that lie in the processor's memory
+  bool is_prepared = false;   // the rank has matrices of it
+  WalkUses gradient = {};     // wherever it lies
 
-  WalkedUnit walked() const;
+  WalkedUnit walked(WalkOf walk) const;
   std::int64_t read() const;     // by an update
   std::int64_t written() const;  // by an update
   std::int64_t room() const;     // in the file
@@ -40,10 +40,11 @@ struct FilePlanSite {
   std::span<const UnitSplit> units;
   const PrecisionPolicy& policy;
   const Optimizer& optimizer;
+  const GroupRule& groups;
   bool on_device;  // the model computes on a device; an optimizer whose state lies in files works for it
 };
 
-UnitPages pages_of(const UnitSplit& unit, const FilePlanSite& site);
+UnitPages pages_of(std::size_t unit, const FilePlanSite& site);
 // All that a rank keeps in files.
 std::int64_t room_in_file(const FilePlanSite& site);
 // The elements of the pieces in which an update reads and writes files, within a budget of bytes. An Error that names
@@ -53,9 +54,12 @@ std::int64_t piece_of_update(const FilePlanSite& site, std::int64_t budget);
 // Bytes that lie in files, of which an update reads and writes, and has in memory at a time; and what comes from the
 // processor to the device and goes back.
 struct FilePlan {
-  std::int64_t room = 0, read = 0, written = 0, walk = 0, moved = 0;
-  std::vector<std::int64_t> at_a_time = {};  // by unit, elements that an update works on
+  std::int64_t room = 0, read = 0, written = 0, moved = 0;
+  std::vector<std::int64_t> walks = {};           // by batch, the most in memory
+  std::vector<std::int64_t> at_a_time = {};       // by unit, elements that an update works on
+  std::vector<std::int64_t> gradient_reads = {};  // by unit, in an update
 };
-FilePlan plan_files(const FilePlanSite& site, std::int64_t budget);
+// `batches`: units that are updated before the next ones.
+FilePlan plan_files(const FilePlanSite& site, std::int64_t budget, std::span<const Span> batches);
 
 }  // namespace keel

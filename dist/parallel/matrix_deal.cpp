@@ -1,6 +1,8 @@
 #include "keel/dist/parallel/matrix_deal.h"
 
 #include <algorithm>
+#include <limits>
+#include <utility>
 
 #include "keel/dist/parallel/deal_by_cost.h"
 
@@ -40,10 +42,48 @@ MatrixDeal::MatrixDeal(std::span<const FlatBuffer* const> layout, const Optimize
       }
     }
   }
+  units_ = {0, static_cast<std::int64_t>(layout.size())};
+  deal();
+}
+
+void MatrixDeal::deal() {
   std::vector<std::int64_t> costs;
   for (const DealtMatrix& matrix : matrices_) costs.push_back(cost_of(matrix));
-  const std::vector<int> owners = deal_by_cost(costs, ranks);
+  const std::vector<int> owners = deal_by_cost(costs, ranks_);
   for (std::size_t i = 0; i < matrices_.size(); ++i) matrices_[i].owner = owners[i];
+}
+
+MatrixDeal MatrixDeal::of_units(Span units) const {
+  MatrixDeal some = *this;
+  some.units_ = units;
+  std::erase_if(some.matrices_, [&](const DealtMatrix& matrix) {
+    const auto unit = static_cast<std::int64_t>(matrix.unit);
+    return unit < units.begin || unit >= units.end;
+  });
+  some.deal();
+  return some;
+}
+
+std::int64_t matrices_at_a_time(bool in_files, std::int64_t budget, DType wide) {
+  return in_files ? budget / static_cast<std::int64_t>(size_of(wide)) : std::numeric_limits<std::int64_t>::max() / 2;
+}
+
+std::vector<MatrixDeal> MatrixDeal::in_batches(std::int64_t elements) const {
+  std::vector<std::int64_t> most(padded_.size());  // by unit, that a rank owns
+  for (const DealtMatrix& matrix : matrices_) most[matrix.unit] += matrix.place.count();
+  std::vector<MatrixDeal> batches;
+  std::int64_t begin = 0, held = 0;
+  for (std::size_t unit = 0; unit < most.size(); ++unit) {
+    if (sharded_) most[unit] = std::min(most[unit], padded_[unit] / ranks_);
+    if (held > 0 && most[unit] > 0 && held + most[unit] > elements) {
+      const auto end = static_cast<std::int64_t>(unit);
+      batches.push_back(of_units({std::exchange(begin, end), end}));
+      held = 0;
+    }
+    held += most[unit];
+  }
+  batches.push_back(of_units({begin, units_.end}));
+  return batches;
 }
 
 Span MatrixDeal::piece(const DealtMatrix& matrix, int rank) const {

@@ -33,6 +33,12 @@ class MatrixDeal {
   MatrixDeal(std::span<const FlatBuffer* const> layout, const Optimizer& optimizer, const GroupRule& groups, int ranks,
              bool sharded, DType dtype, MatrixWork work = MatrixWork::dealt);
 
+  // Deals of neighbouring units, in their order: as many together as have at most so many elements of matrices on a
+  // rank, or a single one.
+  std::vector<MatrixDeal> in_batches(std::int64_t elements) const;
+  // The units that this is a deal of, with matrices or without.
+  Span units() const { return units_; }
+
   int ranks() const { return ranks_; }
   bool sharded() const { return sharded_; }
   bool by_everyone() const { return work_ == MatrixWork::everyone; }
@@ -56,12 +62,20 @@ class MatrixDeal {
   std::int64_t operations(const Optimizer& optimizer, int rank) const;
 
  private:
+  MatrixDeal of_units(Span units) const;
+  void deal();
+
   int ranks_;
   bool sharded_;
   DType dtype_;
   MatrixWork work_;
   std::vector<std::int64_t> padded_, before_;  // by unit: its elements, and those that are trained in the units before
   std::vector<DealtMatrix> matrices_;
+  Span units_ = {};
 };
+
+// The elements of in_batches(), for an optimizer whose numbers are `wide`: the matrices of a budget of bytes where
+// something lies in files, and else all.
+std::int64_t matrices_at_a_time(bool in_files, std::int64_t budget, DType wide);
 
 }  // namespace keel

@@ -37,8 +37,7 @@ void MatrixUpdates::end(std::span<ParameterRange> ranges) const {
   for (ParameterRange& range : ranges) range.matrix = Tensor();
 }
 
-void MatrixUpdates::run(std::span<const ParameterRange> ranges, const StepInput& input) {
-  optimizer_.prepare(ranges, input);
+void MatrixUpdates::run(std::span<const ParameterRange> ranges) {
   if (deal_.sharded()) run_sharded(ranges);
   else if (ranks_.size() > 1 && !deal_.by_everyone()) run_whole(ranges);
   else run_alone(ranges);

@@ -10,7 +10,7 @@
 
 namespace keel {
 
-// Every rank prepares the elements that it owns. Of sharded units the pieces of a matrix travel to its owner, which
+// Every rank has prepared the elements that it owns. Of sharded units the pieces of a matrix travel to its owner, which
 // transforms it once and sends the pieces of the result back; or to everyone who has a piece, and nothing comes back.
 // Where every rank owns all elements, one all-gather brings the results of owners together; everyone needs nothing.
 // Elements are rounded to the dtype in which they travel in every stage, also where nothing does,
@@ -26,8 +26,8 @@ class MatrixUpdates {
   // Gives the ranges of matrices, the same as before, memory for `matrix`; end() takes it back.
   void begin(std::span<ParameterRange> ranges) const;
   void end(std::span<ParameterRange> ranges) const;
-  // Fills it with what update() reads. Every rank calls it.
-  void run(std::span<const ParameterRange> ranges, const StepInput& input);
+  // Makes of what prepare() has written there what update() reads. Every rank calls it.
+  void run(std::span<const ParameterRange> ranges);
 
   // Milliseconds in which this thread has waited for the other ranks.
   double waited_ms() const { return waited_ms_; }

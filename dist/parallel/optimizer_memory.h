@@ -19,6 +19,8 @@
 
 namespace keel {
 
+class StateSlots;  // keel/dist/parallel/state_slots.h
+
 class OptimizerMemory {
  public:
   using Units = std::vector<std::unique_ptr<ShardUnit>>;
@@ -58,36 +60,54 @@ class OptimizerMemory {
   // Views of all of it, as "<state>.<parameter>" and "shared.<name>".
   TensorParts parts() const;
 
-  // The most bytes of what lies in files that an update has in memory.
-  std::int64_t walk_peak() const { return walk_.peak; }
   // Bytes that were copied between the device and the processor.
   std::int64_t offload_bytes() const { return offload_bytes_; }
   void count_offload(std::int64_t bytes) { offload_bytes_ += bytes; }
   double waited_ms() const;
 
  private:
-  class UpdateFromFiles;
+  class WalkOverFiles;
   // What an update of a unit reads or writes of the elements that this rank updates, and the page where it lies; null:
-  // that is in memory. The states follow from kStates on.
+  // that is in memory. The states follow from kStates on: those that all elements have, and then those in slots.
   static constexpr std::size_t kValues = 0, kMasters = 1, kGradient = 2, kStates = 3;
   struct Operand {
-    Tensor numbers;
+    Tensor numbers = {};
+    WalkUses uses = {};
     Page* page = nullptr;
-    bool in_pieces = false;  // an update reads and writes the page a piece at a time
+    bool in_pieces = false;  // a walk reads and writes the page a piece at a time
+  };
+  struct WholePage {
+    Page* page;
+    PageUse use;
+  };
+  // The units that are walked over, with the pages of each that are whole meanwhile.
+  struct Walk {
+    WalkOf of;
+    std::vector<std::size_t> units = {};
+    std::vector<std::vector<WholePage>> whole_pages = {};
+    UpdateWalk order = {};
+  };
+  // Units that are updated before the next ones, so that the matrices of these alone are in memory. One has all units,
+  // unless an optimizer transforms matrices, and something lies in files.
+  struct Batch {
+    Span units;
+    std::optional<MatrixUpdates> matrices = {};  // for an optimizer that transforms them
+    Walk prepare{&WalkUses::prepare}, update{&WalkUses::update};
   };
 
   void make_sums(const Site& site);
-  void make_matrices(const GroupRule& groups, const Site& site);
-  void make_states(std::size_t unit);
-  void make_ranges(std::size_t unit, std::int64_t before, std::size_t parameter, const GroupRule& groups);
-  std::vector<Tensor> make_parameter_state(const ShardUnit& unit, const Segment& segment, const ParameterGroup& group);
+  void make_batches(const GroupRule& groups, const Site& site);
+  void make_operands(std::size_t unit, const StateSlots& slots);
+  void make_ranges(std::size_t unit, std::int64_t before, std::size_t parameter, const GroupRule& groups,
+                   const StateSlots& slots);
+  std::vector<Tensor> make_parameter_state(std::size_t unit, std::size_t segment, const ParameterGroup& group,
+                                           const StateSlots& slots);
   ParameterRange range_of(std::size_t unit, std::int64_t begin, std::int64_t end) const;
   void take_rows();
   void update_in_place(const Tensor& state);
   void update_on_processor(const Tensor& state);
   void update_from_files(const Tensor& state, const Updated& updated);
-  void make_operands(std::size_t unit);
-  void make_walk(std::int64_t budget);
+  void make_walk(Walk& walk, Span units, std::int64_t budget);
   std::vector<ParameterRange> with_gradients(std::span<const ParameterRange> ranges, Span of_unit, std::size_t unit,
                                              const Tensor& gradient) const;
 
@@ -105,16 +125,12 @@ class OptimizerMemory {
   std::vector<ParameterRange> parts_;
   std::vector<Span> unit_parts_;  // of parts_, by unit
   std::vector<std::unique_ptr<TensorSums>> sums_;
-  std::vector<TensorSums*> unit_sums_;     // by unit; null: nothing is measured
-  std::optional<MatrixUpdates> matrices_;  // for an optimizer that transforms them
+  std::vector<TensorSums*> unit_sums_;  // by unit; null: nothing is measured
+  std::vector<Batch> batches_;
   Tensor shared_;
-  // Of what lies in files: by unit what an update needs, and the pages of it that are whole meanwhile; and the order.
-  Pager* pager_;
-  std::vector<std::vector<Operand>> operands_;
-  std::vector<std::vector<Page*>> whole_pages_;
+  Pager* pager_;                                // null: nothing lies in files
+  std::vector<std::vector<Operand>> operands_;  // by unit
   std::vector<std::unique_ptr<Page>> state_pages_;
-  std::vector<std::size_t> walked_;  // units
-  UpdateWalk walk_;
   std::int64_t offload_bytes_ = 0;
 };
 

@@ -61,7 +61,8 @@ Page::Page(Pager& pager, const Tensor& numbers, std::string name, std::size_t un
   if (in_file)
     number_ = pager.file().add(
         std::move(name), bytes(),
-        std::min(PageFile::kBlock, pager.piece() * static_cast<std::int64_t>(size_of(numbers.dtype()))));
+        std::min(PageFile::kBlock,
+                 PageFile::room_of(pager.piece() * static_cast<std::int64_t>(size_of(numbers.dtype())))));
   if (numbers.device().type != DeviceType::cpu)
     on_host_ = empty(numbers.context().host(), numbers.shape(), numbers.dtype(),
                      in_file ? Purpose::bucket : Purpose::parameter);

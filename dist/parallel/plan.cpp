@@ -25,28 +25,32 @@ std::int64_t measured_sums(std::span<const FlatBuffer> layout, const Optimizer& 
   return count;
 }
 
-// Bytes that an optimizer keeps of single parameters, where it updates the elements `owned` of a unit.
-std::int64_t kept_of_parameters(const FlatBuffer& buffer, const Optimizer& optimizer, const GroupRule& groups,
-                                Span owned, std::int64_t wide) {
-  std::int64_t bytes = 0;
+// Bytes that an optimizer keeps of single parameters, where it updates the elements `owned` of a unit: numbers for each
+// element, and others.
+struct KeptOfParameters {
+  std::int64_t by_element = 0, others = 0;
+};
+
+KeptOfParameters kept_of_parameters(const FlatBuffer& buffer, const Optimizer& optimizer, const GroupRule& groups,
+                                    Span owned, std::int64_t wide) {
+  KeptOfParameters kept;
   for (const Segment& segment : buffer.segments) {
     const std::int64_t begin = std::max(segment.offset, owned.begin);
     const std::int64_t end = std::min(segment.offset + segment.numel, owned.end);
     if (begin >= end) continue;
     for (const StateKind& kind : optimizer.parameter_state(segment.shape, group_of(groups, segment)))
-      bytes += kind.bytes(end - begin, wide);
+      (kind.by_element() ? kept.by_element : kept.others) += kind.bytes(end - begin, wide);
   }
-  return bytes;
+  return kept;
 }
 
-// What a rank has of matrices at the end of a step.
-std::int64_t matrix_bytes(const MatrixDeal& deal, int rank, bool offloaded, std::int64_t wide) {
+// Bytes that a rank has of matrices while they travel at the end of a step.
+std::int64_t travelling_matrices(const MatrixDeal& deal, int rank) {
   const auto width = static_cast<std::int64_t>(size_of(deal.dtype()));
-  const std::int64_t travelling = deal.ranks() == 1    ? 0
-                                  : deal.sharded()     ? deal.sent(rank) + deal.dealt(rank)
-                                  : deal.by_everyone() ? 0
-                                                       : deal.ranks() * deal.most_dealt();
-  return width * travelling + (offloaded ? 0 : wide * deal.owned(rank));
+  return width * (deal.ranks() == 1    ? 0
+                  : deal.sharded()     ? deal.sent(rank) + deal.dealt(rank)
+                  : deal.by_everyone() ? 0
+                                       : deal.ranks() * deal.most_dealt());
 }
 
 // Whether a rank saves weights and state; see Sharded::holds_parts().
@@ -85,13 +89,16 @@ void plan_strategy(RankPlan& plan, std::span<const UnitSplit> units, const Commu
 
 }  // namespace
 
-std::optional<MatrixDeal> plan_matrices(std::span<const FlatBuffer> layout, const Optimizer& optimizer,
-                                        const ShardedOptions& options, int ranks) {
+std::vector<MatrixDeal> plan_matrices(std::span<const FlatBuffer> layout, const Optimizer& optimizer,
+                                      const ShardedOptions& options, int ranks) {
   if (!optimizer.requirements().matrices) return {};
   std::vector<const FlatBuffer*> units;
   for (const FlatBuffer& unit : layout) units.push_back(&unit);
-  return MatrixDeal(units, optimizer, options.groups, ranks, kShardingStages[options.sharding.stage].optimizer,
-                    options.policy.parameter == DType::f64 ? DType::f64 : DType::f32, options.sharding.matrices);
+  const ShardingOptions& sharding = options.sharding;
+  const DType dtype = options.policy.parameter == DType::f64 ? DType::f64 : DType::f32;
+  return MatrixDeal(units, optimizer, options.groups, ranks, kShardingStages[sharding.stage].optimizer, dtype,
+                    sharding.matrices)
+      .in_batches(matrices_at_a_time(sharding.pages(), sharding.offload_budget, dtype));
 }
 
 std::vector<PlannedCollective> matrix_collectives(const MatrixDeal& deal, int rank) {
@@ -141,10 +148,17 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
   const std::int64_t reductions = sharding.reduces_each(options.micro_batches) ? options.micro_batches : 1;
   const std::int64_t passes = options.micro_batches * place.virtual_ranks;
   const std::vector<UnitSplit> units = split_units(layout, options, place);
-  const FilePlan files = sharding.pages()
-                             ? plan_files({layout, units, policy, optimizer, on_device}, sharding.offload_budget)
-                             : FilePlan{};
+  const std::vector<MatrixDeal> deals = plan_matrices(layout, optimizer, options, place.ranks);
+  std::vector<Span> batches;
+  for (const MatrixDeal& deal : deals) batches.push_back(deal.units());
+  if (deals.empty()) batches.push_back({0, static_cast<std::int64_t>(units.size())});
+  const FilePlan files = sharding.pages() ? plan_files({layout, units, policy, optimizer, options.groups, on_device},
+                                                       sharding.offload_budget, batches)
+                                          : FilePlan{};
   const bool answers = only_answers(units);
+  // The optimizer works in the processor's memory, for a device.
+  const bool offloads =
+      sharding.offload_optimizer == Residence::host || (sharding.offload_optimizer == Residence::file && on_device);
   const std::string& last = layout[last_unit(layout)].unit;
 
   RankPlan plan;
@@ -173,15 +187,16 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
       const Span residual = unit.reduction.residual;
       plan.memory.checkpoint += kept - 4 * (residual.count() - count_parameters(layout[i], residual));
     }
-    const std::int64_t of_parameters = kept_of_parameters(layout[i], optimizer, options.groups, unit.owned, wide);
-    const std::int64_t state = unit.owned.count() * state_bytes + of_parameters;
-    if (saves) plan.memory.checkpoint += numbers * state_width + of_parameters;
+    const KeptOfParameters own = kept_of_parameters(layout[i], optimizer, options.groups, unit.owned, wide);
+    const std::int64_t state = own.others + (unit.files_state ? 0 : unit.owned.count() * state_bytes + own.by_element);
+    if (saves) plan.memory.checkpoint += numbers * state_width + own.by_element + own.others;
     const std::int64_t values = unit.owned.count() * value_bytes;
-    if (sharding.offload_optimizer == Residence::host || (unit.files_state && on_device)) {
-      if (!unit.files_state) plan.memory.host += state + values;
-      plan.traffic.offload += unit.owned.count() * gradient_bytes + values;
+    if (offloads) {
+      plan.memory.host += state + (unit.files_state ? 0 : values);
+      plan.traffic.offload +=
+          unit.owned.count() * gradient_bytes * (sharding.pages() ? files.gradient_reads[i] : 1) + values;
       arriving = std::max(arriving, (sharding.pages() ? files.at_a_time[i] : unit.owned.count()) * value_bytes);
-    } else if (!unit.files_state) {
+    } else {
       plan.memory.optimizer += state;
     }
     for (const ReductionStage& stage : unit.reduction.stages) {
@@ -191,10 +206,10 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
     }
     if (unit.gathers_sums()) plan.collectives.push_back(gradient_gather_of(unit));
   }
-  const std::optional<MatrixDeal> deal = plan_matrices(layout, optimizer, options, place.ranks);
-  if (deal) plan.matrix_operations = deal->operations(optimizer, place.rank);
-  if (deal)
-    for (const PlannedCollective& each : matrix_collectives(*deal, place.rank)) plan.collectives.push_back(each);
+  for (const MatrixDeal& deal : deals) {
+    plan.matrix_operations += deal.operations(optimizer, place.rank);
+    for (const PlannedCollective& each : matrix_collectives(deal, place.rank)) plan.collectives.push_back(each);
+  }
   if (ranks == 1) plan.collectives.clear();
   for (const PlannedCollective& each : plan.collectives)
     (each.of_matrices     ? plan.traffic.matrices
@@ -220,7 +235,7 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
     plan_strategy(plan, units, *options.strategy(), place.groups, rank / place.ranks);
   plan.memory.gradient += plan.memory.undelivered + plan.memory.partial_sums;
   plan.memory.file = files.room;
-  plan.memory.walk = files.walk;
+  for (const std::int64_t walk : files.walks) plan.memory.walk = std::max(plan.memory.walk, walk);
   plan.traffic.file_read = files.read;
   plan.traffic.file_written = files.written;
   plan.traffic.offload += files.moved;
@@ -242,14 +257,13 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
     plan.traffic.offload += on_device || !in_file ? peaks.values_read : 0;
     plan.traffic.file_written += peaks.file_written;
   }
-  if (!on_device && plan.memory.walk > 0)
-    plan.memory.buckets = std::max(plan.memory.buckets, plan.memory.walk + shared + plan.memory.undelivered);
-  if (deal)
-    plan.memory.buckets =
-        std::max(plan.memory.buckets,
-                 matrix_bytes(*deal, place.rank, sharding.offloads_optimizer(), wide) + plan.memory.undelivered);
-  if (shared > 0) plan.memory.buckets = std::max(plan.memory.buckets, shared + plan.memory.undelivered);
-  if (arriving > 0) plan.memory.buckets = std::max(plan.memory.buckets, arriving + plan.memory.undelivered);
+  std::int64_t held = std::max(shared, arriving);  // by an update
+  for (std::size_t i = 0; i < batches.size(); ++i) {
+    const std::int64_t matrices = deals.empty() || offloads ? 0 : wide * deals[i].owned(place.rank);
+    if (!deals.empty()) held = std::max(held, matrices + travelling_matrices(deals[i], place.rank));
+    if (!on_device && sharding.pages() && files.walks[i] > 0) held = std::max(held, matrices + files.walks[i] + shared);
+  }
+  if (held > 0) plan.memory.buckets = std::max(plan.memory.buckets, held + plan.memory.undelivered);
   return plan;
 }
 

@@ -27,7 +27,7 @@
 // owners of matrices, and results back: about 2 (m - m / N) elements of the m = Pm / N that a rank owns of all Pm
 // elements of matrices. In stage 0 it gathers results, (N - 1) times the most that an owner has of them. Where everyone
 // transforms what it has a part of, each piece goes to all ranks with a part of the same matrix, and nothing in stage
-// 0.
+// 0. Where something lies in files, all that is of one batch of units after the other (MatrixDeal::in_batches()).
 
 #include <cstdint>
 #include <optional>
@@ -92,10 +92,11 @@ struct RankPlan {
   std::vector<PlannedCollective> collectives;  // of parameters and gradients
 };
 
-// The matrices that an optimizer transforms, as ranks that shards are spread over share them; none: it transforms none.
-std::optional<MatrixDeal> plan_matrices(std::span<const FlatBuffer> layout, const Optimizer& optimizer,
-                                        const ShardedOptions& options, int ranks);
-// The collectives of such a step, of one of these ranks; none where it is alone.
+// The matrices that an optimizer transforms, as ranks that shards are spread over share them: all at once, or one batch
+// of units after the other, where something lies in files. None: it transforms none.
+std::vector<MatrixDeal> plan_matrices(std::span<const FlatBuffer> layout, const Optimizer& optimizer,
+                                      const ShardedOptions& options, int ranks);
+// The collectives of such a batch, of one of these ranks; none where it is alone.
 std::vector<PlannedCollective> matrix_collectives(const MatrixDeal& deal, int rank);
 
 // The bytes of the all-gather by which ranks agree at the end of a step.

@@ -49,12 +49,6 @@ void ShardUnit::add_squares(const Tensor& state, std::int64_t before, int number
   std::memcpy(mine, &partial, sizeof partial);
 }
 
-std::vector<Page*> ShardUnit::pages() {
-  std::vector<Page*> all = parameters_.pages();
-  if (Page* const gradient = gradient_page()) all.push_back(gradient);
-  return all;
-}
-
 TensorPart ShardUnit::part(const Segment& segment, std::string name, const Tensor& owned) const {
   return part(segment, std::move(name), owned, split_.owned);
 }

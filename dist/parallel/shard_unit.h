@@ -74,8 +74,7 @@ class ShardUnit {
   // Adds its squares to the state of a step, as kernels::add_squares() does; elements count from `before` plus the
   // shard's begin.
   void add_squares(const Tensor& state, std::int64_t before, int number = 0) const;
-  // What lies in files of that which an update reads and writes, and of those what it only reads.
-  std::vector<Page*> pages();
+  // Null where the gradient lies in memory.
   Page* gradient_page() const { return gradient_ ? gradient_->page() : nullptr; }
   // Whether the rows that are looked up from now on count as used.
   void count_rows(bool counts) const;

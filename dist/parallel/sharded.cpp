@@ -138,7 +138,8 @@ void Sharded::make_units(Module& model) {
 void Sharded::make_pager(std::span<const FlatBuffer> layout) {
   const ShardingOptions& sharding = options_.sharding;
   const std::vector<UnitSplit> splits = split_units(layout, options_, groups_->place());
-  const FilePlanSite site{layout, splits, options_.policy, *optimizer_, context_.device().type != DeviceType::cpu};
+  const FilePlanSite site{layout,      splits,          options_.policy,
+                          *optimizer_, options_.groups, context_.device().type != DeviceType::cpu};
   const std::int64_t piece = piece_of_update(site, sharding.offload_budget), room = room_in_file(site);
   if (!sharding.uses_files()) {
     pager_.emplace(sharding.offload_budget, piece);

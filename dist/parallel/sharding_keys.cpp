@@ -115,7 +115,7 @@ constexpr OptionKey<ShardingOptions> kShardingKeys[] = {
      .low = 0,
      .low_open = true,
      .help = "MiB that an update has in memory at a time of what files keep: pieces of blocks are read ahead and "
-             "written behind as far as they fit."},
+             "written behind as far as they fit. Muon's matrices may take as much again."},
     {.key = "offload_threads",
      .member = &ShardingOptions::offload_threads,
      .low = 1,

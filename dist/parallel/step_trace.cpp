@@ -179,8 +179,8 @@ std::vector<TraceNode> trace_step(std::span<const FlatBuffer> layout, const Opti
   const std::vector<UnitSplit> units = split_units(layout, options, place);
   Tracer tracer(layout, units, tokens);
   for (const StepEvent& event : walk_step(layout, units, options)) tracer.add(event, ranks > 1);
-  if (const auto deal = plan_matrices(layout, optimizer, options, place.ranks))
-    tracer.transform(*deal, optimizer, place.rank);
+  for (const MatrixDeal& deal : plan_matrices(layout, optimizer, options, place.ranks))
+    tracer.transform(deal, optimizer, place.rank);
   tracer.update(ranks > 1);
   std::vector<TraceNode> nodes = tracer.take();
   for (TraceNode& node : nodes)

@@ -1,5 +1,5 @@
 // An update whose weights, gradients or states lie in files: a piece after the other, which is read ahead and written
-// behind.
+// behind. Where matrices are transformed, a walk of its own prepares them.
 
 #include <algorithm>
 #include <deque>
@@ -7,45 +7,53 @@
 
 #include "keel/dist/parallel/optimizer_memory.h"
 #include "keel/dist/parallel/page_piece.h"
+#include "keel/dist/parallel/state_slots.h"
 
 namespace keel {
 
 // Pages come and go a piece at a time where the processor updates all of their numbers, each for itself. Others are
 // there from the first piece of their unit to the last.
-void OptimizerMemory::make_walk(std::int64_t budget) {
+void OptimizerMemory::make_walk(Walk& walk, Span among, std::int64_t budget) {
   std::vector<WalkedUnit> units;
-  for (std::size_t i = 0; i < units_.size(); ++i) {
-    if (!units_[i]->trainable()) continue;
-    walked_.push_back(i);
+  for (auto i = static_cast<std::size_t>(among.begin); i < static_cast<std::size_t>(among.end); ++i) {
+    const std::vector<Operand>& operands = operands_[i];
+    const auto is_used = [&](const Operand& operand) { return operand.uses.*walk.of != PageUse::none; };
+    if (!std::ranges::any_of(operands, is_used)) continue;
     WalkedUnit& unit = units.emplace_back();
     unit.elements = units_[i]->owned().count();
-    std::vector<Page*>& whole = whole_pages_[i];
-    const Page* const gradient = units_[i]->gradient_page();
-    for (Operand& operand : operands_[i]) {
-      if (operand.page == nullptr) continue;
-      const Tensor& all = operand.page->numbers();
-      operand.in_pieces =
-          !optimizer_.requirements().one_by_one && all.numel() == unit.elements && all.device().type == DeviceType::cpu;
-      if (!operand.in_pieces) continue;
-      std::erase(whole, operand.page);
-      const auto width = static_cast<std::int64_t>(size_of(all.dtype()));
-      unit.read += width;
-      unit.written += operand.page == gradient ? 0 : width;
-    }
-    for (const Page* page : whole) {
-      unit.whole_read += page->bytes();
-      unit.whole_written += page == gradient ? 0 : page->bytes();
-    }
+    walk.units.push_back(i);
+    std::vector<WholePage>& whole = walk.whole_pages.emplace_back();
+    const auto add = [&](Page* page, PageUse use, bool in_pieces) {
+      if (page == nullptr || use == PageUse::none) return;
+      if (!in_pieces) whole.push_back({page, use});
+      const auto width = static_cast<std::int64_t>(size_of(page->numbers().dtype()));
+      unit.add(use, in_pieces, in_pieces ? width : page->bytes());
+    };
+    for (const Operand& operand : operands) add(operand.page, operand.uses.*walk.of, operand.in_pieces);
+    for (Page* page : units_[i]->parameters().pages())
+      if (std::ranges::find(operands, page, &Operand::page) == operands.end())
+        add(page, kWeightUses.*walk.of, /*in_pieces=*/false);
   }
-  walk_ = walk_update(units, pager_->piece(), budget);
+  walk.order = walk_update(units, pager_->piece(), budget);
 }
 
-// One update. What cannot be read leaves its piece as it is, and the ranks go on sharing units, so that all come to
-// where they agree on the failure.
-class OptimizerMemory::UpdateFromFiles {
+// One walk. What cannot be read leaves its piece as it is, and the ranks go on sharing units and matrices, so that all
+// come to where they agree on the failure.
+class OptimizerMemory::WalkOverFiles {
  public:
-  UpdateFromFiles(OptimizerMemory& memory, const StepInput& input, const Updated& updated)
-      : memory_(memory), input_(input), updated_(updated) {}
+  WalkOverFiles(OptimizerMemory& memory, const Walk& walk, const StepInput& input, const Updated& updated)
+      : memory_(memory), walk_(walk), prepares_(walk.of == &WalkUses::prepare), input_(input), updated_(updated) {}
+
+  void run() {
+    for (const WalkStep& step : walk_.order.steps) take(step);
+  }
+
+ private:
+  // What is in memory of a piece.
+  struct Piece {
+    std::vector<std::unique_ptr<PagePiece>> parts;  // by operand; null: that one is whole, or not used
+    HostCopy gradient;                              // where the optimizer works for a device
+  };
 
   void take(const WalkStep& step) {
     switch (step.kind) {
@@ -55,25 +63,24 @@ class OptimizerMemory::UpdateFromFiles {
     }
   }
 
- private:
-  // What is in memory of a piece.
-  struct Piece {
-    std::vector<std::unique_ptr<PagePiece>> parts;  // by operand; null: that one is whole
-    HostCopy gradient;                              // where the optimizer works for a device
-  };
-
-  std::size_t number_of(const WalkStep& step) const { return memory_.walked_[step.unit]; }
-  std::span<Page* const> whole_pages(const WalkStep& step) const { return memory_.whole_pages_[number_of(step)]; }
+  std::size_t number_of(const WalkStep& step) const { return walk_.units[step.unit]; }
+  std::span<const WholePage> whole_pages(const WalkStep& step) const { return walk_.whole_pages[step.unit]; }
+  std::span<const Operand> operands(const WalkStep& step) const { return memory_.operands_[number_of(step)]; }
+  PageUse use_of(const Operand& operand) const { return operand.uses.*walk_.of; }
+  bool copies_gradient(const WalkStep& step) const {
+    return memory_.offloads_ && use_of(operands(step)[kGradient]) != PageUse::none;
+  }
 
   void fetch(const WalkStep& step) {
-    const std::size_t number = number_of(step);
     if (step.is_first())
-      for (Page* page : whole_pages(step)) page->fetch();
+      for (const WholePage& whole : whole_pages(step)) whole.page->fetch();
     Piece& piece = arriving_.emplace_back();
-    for (const Operand& operand : memory_.operands_[number])
-      piece.parts.push_back(operand.in_pieces ? std::make_unique<PagePiece>(*operand.page, step.piece) : nullptr);
-    if (!memory_.offloads_) return;
-    const Tensor gradient = memory_.operands_[number][kGradient].numbers.slice(0, step.piece.begin, step.piece.end);
+    for (const Operand& operand : operands(step)) {
+      const bool comes = operand.in_pieces && use_of(operand) != PageUse::none;
+      piece.parts.push_back(comes ? std::make_unique<PagePiece>(*operand.page, step.piece) : nullptr);
+    }
+    if (!copies_gradient(step)) return;
+    const Tensor gradient = operands(step)[kGradient].numbers.slice(0, step.piece.begin, step.piece.end);
     piece.gradient = HostCopy(gradient);
     memory_.offload_bytes_ += static_cast<std::int64_t>(gradient.bytes());
   }
@@ -81,16 +88,16 @@ class OptimizerMemory::UpdateFromFiles {
   void update(const WalkStep& step) {
     if (step.is_first()) {
       has_whole_ = true;
-      for (Page* page : whole_pages(step)) has_whole_ &= page->wait();
+      for (const WholePage& whole : whole_pages(step)) has_whole_ &= whole.page->wait();
     }
     Piece piece = std::move(arriving_.front());
     arriving_.pop_front();
     bool is_there = has_whole_;
     for (const auto& part : piece.parts) is_there &= !part || part->wait();
-    measure(number_of(step), piece);
-    if (is_there) update_piece(step, piece);
+    if (!prepares_) measure(number_of(step), piece);
+    if (is_there) work_on(step, piece);
     piece.gradient = {};
-    if (step.is_last) updated_(number_of(step));
+    if (step.is_last && !prepares_) updated_(number_of(step));
     write_behind(step, piece, is_there);
     leaving_.push_back(std::move(piece));
   }
@@ -109,56 +116,63 @@ class OptimizerMemory::UpdateFromFiles {
     else sums->measure(of_unit(memory_.parts_, parts), ranges, input_);
   }
 
-  void update_piece(const WalkStep& step, const Piece& piece) {
+  void work_on(const WalkStep& step, const Piece& piece) {
+    if (prepares_) return memory_.optimizer_.prepare(ranges_of(step, piece), input_);
     memory_.optimizer_.update(ranges_of(step, piece), input_);
     UnitParameters& parameters = memory_.units_[number_of(step)]->parameters();
     parameters.own_values().mark_written();
     if (!memory_.offloads_) return;
-    const Tensor values = numbers_of(step, piece, kValues, step.piece);
+    const Tensor values = cut(step, piece, operands(step)[kValues].numbers, step.piece);
     parameters.send_values(step.piece, values);
     memory_.offload_bytes_ += static_cast<std::int64_t>(values.bytes());
   }
 
-  // These elements of an operand, which are in the piece.
-  Tensor numbers_of(const WalkStep& step, const Piece& piece, std::size_t operand, Span among) const {
-    const Span here{among.begin - step.piece.begin, among.end - step.piece.begin};
-    if (operand == kGradient && memory_.offloads_) return piece.gradient.get().slice(0, here.begin, here.end);
-    if (piece.parts[operand]) return piece.parts[operand]->numbers().slice(0, here.begin, here.end);
-    const Tensor& whole = memory_.operands_[number_of(step)][operand].numbers;
-    return whole.defined() ? whole.slice(0, among.begin, among.end) : Tensor();
+  // These elements of numbers that lie in an operand, or elsewhere: in the piece, where it has them.
+  Tensor cut(const WalkStep& step, const Piece& piece, const Tensor& numbers, Span elements) const {
+    if (!numbers.defined()) return {};
+    for (std::size_t i = 0; i < piece.parts.size(); ++i) {
+      const Tensor& whole = operands(step)[i].numbers;
+      if (!piece.parts[i] || whole.storage() != numbers.storage()) continue;
+      const std::int64_t begin = numbers.offset() - whole.offset() + elements.begin - step.piece.begin;
+      return piece.parts[i]->numbers().slice(0, begin, begin + elements.count());
+    }
+    return numbers.slice(0, elements.begin, elements.end);
   }
 
-  // What the optimizer updates of a piece.
+  // What the optimizer works on of a piece.
   std::vector<ParameterRange> ranges_of(const WalkStep& step, const Piece& piece) const {
     const Span ranges = memory_.unit_ranges_[number_of(step)];
-    const Tensor& values = memory_.operands_[number_of(step)][kValues].numbers;
-    std::vector<ParameterRange> cut;
+    const std::int64_t first = operands(step)[kValues].numbers.offset();
+    std::vector<ParameterRange> parts;
     for (std::int64_t r = ranges.begin; r < ranges.end; ++r) {
       const ParameterRange& range = memory_.ranges_[static_cast<std::size_t>(r)];
-      const std::int64_t begin = range.parameter.offset() - values.offset();
-      const Span among{std::max(begin, step.piece.begin), std::min(begin + range.parameter.numel(), step.piece.end)};
+      const std::int64_t begin = range.parameter.offset() - first, count = range.parameter.numel();
+      const Span among{std::max(begin, step.piece.begin) - begin, std::min(begin + count, step.piece.end) - begin};
       if (among.begin >= among.end) continue;
-      ParameterRange& part = cut.emplace_back(range);
-      part.parameter = numbers_of(step, piece, kValues, among);
-      part.master = numbers_of(step, piece, kMasters, among);
-      part.gradient = numbers_of(step, piece, kGradient, among);
-      for (std::size_t kind = 0; kind + kStates < piece.parts.size(); ++kind)
-        part.state[kind] = numbers_of(step, piece, kStates + kind, among);
-      part.first += among.begin - begin;
+      ParameterRange& part = parts.emplace_back(range);
+      for (Tensor* each : {&part.parameter, &part.master, &part.gradient, &part.matrix})
+        *each = cut(step, piece, *each, among);
+      if (copies_gradient(step))
+        part.gradient =
+            piece.gradient.get().slice(0, begin + among.begin - step.piece.begin, begin + among.end - step.piece.begin);
+      for (Tensor& state : part.state)  // those of other extents belong to units that come whole
+        if (state.numel() == count) state = cut(step, piece, state, among);
+      part.first += among.begin;
+      part.begin += among.begin;
     }
-    return cut;
+    return parts;
   }
 
   void write_behind(const WalkStep& step, Piece& piece, bool is_there) {
-    for (std::size_t operand = 0; operand < piece.parts.size(); ++operand) {
-      std::unique_ptr<PagePiece>& part = piece.parts[operand];
-      if (part && is_there && operand != kGradient) part->store();
+    for (std::size_t i = 0; i < piece.parts.size(); ++i) {
+      std::unique_ptr<PagePiece>& part = piece.parts[i];
+      if (part && is_there && use_of(operands(step)[i]) == PageUse::updated) part->store();
       else part.reset();
     }
     if (!step.is_last) return;
-    for (Page* page : whole_pages(step))
-      if (has_whole_ && page != memory_.units_[number_of(step)]->gradient_page()) page->store();
-      else page->drop();
+    for (const WholePage& whole : whole_pages(step))
+      if (has_whole_ && whole.use == PageUse::updated) whole.page->store();
+      else whole.page->drop();
   }
 
   void settle(const WalkStep& step) {
@@ -166,22 +180,31 @@ class OptimizerMemory::UpdateFromFiles {
       if (part) part->wait();
     leaving_.pop_front();
     if (step.is_last)
-      for (Page* page : whole_pages(step)) page->settle();
+      for (const WholePage& whole : whole_pages(step)) whole.page->settle();
   }
 
   OptimizerMemory& memory_;
+  const Walk& walk_;
+  bool prepares_;
   const StepInput& input_;
   const Updated& updated_;
   std::deque<Piece> arriving_, leaving_;
-  bool has_whole_ = true;  // what is whole of the unit that is updated
+  bool has_whole_ = true;  // what is whole of the unit that is worked on
 };
 
 void OptimizerMemory::update_from_files(const Tensor& decided, const Updated& updated) {
   pager_->take_back();
   const HostCopy of_host = offloads_ ? HostCopy(decided) : HostCopy();
   const StepInput input{.step = offloads_ ? of_host.get() : decided, .shared = shared_};
-  UpdateFromFiles walk(*this, input, updated);
-  for (const WalkStep& step : walk_.steps) walk.take(step);
+  for (Batch& batch : batches_) {
+    if (batch.matrices) {
+      batch.matrices->begin(ranges_);
+      WalkOverFiles(*this, batch.prepare, input, updated).run();
+      batch.matrices->run(ranges_);
+    }
+    WalkOverFiles(*this, batch.update, input, updated).run();
+    if (batch.matrices) batch.matrices->end(ranges_);
+  }
   optimizer_.advance(input);
 }
 

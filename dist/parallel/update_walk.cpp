@@ -45,6 +45,11 @@ std::vector<WalkedPiece> pieces_of(std::span<const WalkedUnit> units, std::int64
 
 }  // namespace
 
+void WalkedUnit::add(PageUse use, bool in_pieces, std::int64_t bytes) {
+  if (use != PageUse::none) (in_pieces ? read : whole_read) += bytes;
+  if (use == PageUse::updated) (in_pieces ? written : whole_written) += bytes;
+}
+
 std::int64_t WalkedUnit::least(std::int64_t piece) const { return whole_read + std::min(piece, elements) * read; }
 
 std::int64_t piece_of_walk(std::span<const WalkedUnit> units, std::int64_t budget) {

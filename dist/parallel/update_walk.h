@@ -30,7 +30,17 @@ struct UpdateWalk {
   std::int64_t peak = 0;  // bytes in memory at a time
 };
 
-// What an update of a unit reads from files.
+// What a walk does with numbers that lie in files.
+enum class PageUse : unsigned char { none, read, updated };
+
+// An update is one walk, or two for an optimizer that transforms matrices: the first prepares them.
+struct WalkUses {
+  PageUse prepare = PageUse::none, update = PageUse::none;
+};
+// One of the two.
+using WalkOf = PageUse WalkUses::*;
+
+// What a walk reads of a unit from files.
 struct WalkedUnit {
   std::int64_t elements = 0;  // that this rank updates
   // Bytes of an element in what comes and goes a piece at a time, and those among them that are written again.
@@ -38,6 +48,8 @@ struct WalkedUnit {
   // Bytes that are there from the unit's first piece to its last, and those among them that are written again.
   std::int64_t whole_read = 0, whole_written = 0;
 
+  // Adds a page: the bytes of an element in one that comes and goes a piece at a time, or of all of one that does not.
+  void add(PageUse use, bool in_pieces, std::int64_t bytes);
   // What it has in memory at least, where pieces have so many elements.
   std::int64_t least(std::int64_t piece) const;
 };

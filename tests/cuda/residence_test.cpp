@@ -20,45 +20,45 @@ class ResidenceOnDevice : public NcclRanks {
     std::int64_t moved = 0, planned_moved = 0, read = 0, planned_read = 0, written = 0, planned_written = 0;
   };
 
-  static Outcome train(int ranks, int number, Residence optimizer, Residence parameters, std::uint64_t drain_seed = 0) {
+  static Outcome train(int ranks, int number, Residence optimizer, Residence parameters, std::uint64_t drain_seed = 0,
+                       const UpdateSettings& settings = AdamSettings{.decoupled = true}) {
     Outcome outcome;
-    on_devices(ranks,
-               [&](const DeviceRank& own) {
-                 UnitNet net, planned;
-                 ShardedOptions options = testing::stage(number);
-                 options.policy = PrecisionPolicy::of(DType::bf16);
-                 options.clip = 1;
-                 options.sharding.offload_optimizer = optimizer;
-                 options.sharding.offload_parameters = parameters;
-                 options.scratch_file = [](const std::string&) { return std::make_unique<FaultyFile>(); };
-                 const auto adamw = [] {
-                   return make_elementwise("test", {.settings = AdamSettings{.decoupled = true}, .weight_decay = 0.01});
-                 };
-                 const RankPlan plan = plan_rank(lay_out(planned, ranks), *adamw(), options, ranks, own.rank(), {},
-                                                 "direct", /*on_device=*/true);
-                 Sharded engine(net, own.context, own.devices, adamw(), options);
-                 std::int64_t moved = 0;
-                 PageTraffic before;
-                 for (int step = 0; step < 3; ++step) {
-                   before = engine.file_traffic();
-                   moved = engine.offload_bytes();
-                   const Tensor x = rows(own.context, step, own.devices, 0, 1, 100, DType::bf16);
-                   engine.backward(mean(net(x)), {.weight = x.dim(0)});
-                   EXPECT_TRUE(engine.step(1e-2).get().taken);
-                 }
-                 moved = engine.offload_bytes() - moved;
-                 const PageTraffic after = engine.file_traffic();
-                 const std::vector<double> values = whole_values(engine);
-                 if (own.rank() != 0) return;
-                 outcome = {values,
-                            moved,
-                            plan.traffic.offload,
-                            after.read - before.read,
-                            plan.traffic.file_read,
-                            after.written - before.written,
-                            plan.traffic.file_written};
-               },
-               {.drain_seed = drain_seed});
+    on_devices(
+        ranks,
+        [&](const DeviceRank& own) {
+          UnitNet net, planned;
+          ShardedOptions options = testing::stage(number);
+          options.policy = PrecisionPolicy::of(DType::bf16);
+          options.clip = 1;
+          options.sharding.offload_optimizer = optimizer;
+          options.sharding.offload_parameters = parameters;
+          options.scratch_file = [](const std::string&) { return std::make_unique<FaultyFile>(); };
+          const auto make = [&] { return make_elementwise("test", {.settings = settings, .weight_decay = 0.01}); };
+          const RankPlan plan =
+              plan_rank(lay_out(planned, ranks), *make(), options, ranks, own.rank(), {}, "direct", /*on_device=*/true);
+          Sharded engine(net, own.context, own.devices, make(), options);
+          std::int64_t moved = 0;
+          PageTraffic before;
+          for (int step = 0; step < 3; ++step) {
+            before = engine.file_traffic();
+            moved = engine.offload_bytes();
+            const Tensor x = rows(own.context, step, own.devices, 0, 1, 100, DType::bf16);
+            engine.backward(mean(net(x)), {.weight = x.dim(0)});
+            EXPECT_TRUE(engine.step(1e-2).get().taken);
+          }
+          moved = engine.offload_bytes() - moved;
+          const PageTraffic after = engine.file_traffic();
+          const std::vector<double> values = whole_values(engine);
+          if (own.rank() != 0) return;
+          outcome = {values,
+                     moved,
+                     plan.traffic.offload,
+                     after.read - before.read,
+                     plan.traffic.file_read,
+                     after.written - before.written,
+                     plan.traffic.file_written};
+        },
+        {.drain_seed = drain_seed});
     return outcome;
   }
 };
@@ -75,6 +75,27 @@ TEST_F(ResidenceOnDevice, OfWeightsAndStatesGivesTheSameBitsAndMovesWhatThePlanS
           SCOPED_TRACE(concat("stage ", number, ", state on ", name_of(optimizer), ", weights on ", name_of(parameters),
                               ", seed ", seed));
           const Outcome outcome = train(2, number, optimizer, parameters, seed);
+          EXPECT_TRUE(outcome.values == reference);
+          EXPECT_EQ(outcome.moved, outcome.planned_moved);
+          EXPECT_EQ(outcome.read, outcome.planned_read);
+          EXPECT_EQ(outcome.written, outcome.planned_written);
+        }
+    }
+}
+
+// Gradients come to the processor in the walk that prepares matrices, and for AdamW once more in that which updates.
+TEST_F(ResidenceOnDevice, OfWhatMuonTrainsGivesTheSameBitsAndMovesWhatThePlanSays) {
+  KEEL_NEEDS_DEVICES(2);
+  const UpdateSettings muon = MuonSettings{.products = MuonProducts::fp32};
+  for (const int number : {1, 3})
+    for (const Residence same : {Residence::device, Residence::host}) {
+      const std::vector<double> reference = train(2, number, same, Residence::device, 0, muon).values;
+      for (const Residence optimizer : {same, Residence::file})
+        for (const Residence parameters : {Residence::host, Residence::file}) {
+          if (optimizer != same && same == Residence::device) continue;  // the processor updates what comes from a file
+          SCOPED_TRACE(
+              concat("stage ", number, ", state on ", name_of(optimizer), ", weights on ", name_of(parameters)));
+          const Outcome outcome = train(2, number, optimizer, parameters, 0, muon);
           EXPECT_TRUE(outcome.values == reference);
           EXPECT_EQ(outcome.moved, outcome.planned_moved);
           EXPECT_EQ(outcome.read, outcome.planned_read);

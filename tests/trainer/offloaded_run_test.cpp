@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+
+#include "keel/trainer/strategy.h"
 #include "tests/error_of.h"
 #include "tests/trainer/run_support.h"
 
@@ -40,17 +43,42 @@ TEST(OffloadedRun, HasTheWeightsOfMemoryByTheNamesOfStrategies) {
   }
 }
 
-TEST(OffloadedRun, GoesOnWithNumbersInOtherPlacesToTheSameBits) {
-  const std::vector<std::string> memory = {"strategy=zero3-bf16"},
-                                 files = {"strategy=zero3-bf16-nvme-nvme", "sharding.offload_gradients=file"};
+// Every name that puts something into files, with Muon for the matrices.
+TEST(OffloadedRun, HasTheWeightsOfMemoryByTheNamesOfStrategiesWithMuon) {
+  std::vector<std::string> names = {"ddp-bf16-nvme-nvme", "zero1-bf16-none-nvme", "zero1-fp32-nvme"};
+  for (const std::string& name : strategy_names())
+    if (name.find("nvme") != std::string::npos && why_not_offered(parse_strategy(name)).empty()) names.push_back(name);
   const TemporaryFolder place;
-  const std::string expected = trained_by(2, place, "whole", memory);
-  for (const auto& [run, first, second] :
-       {std::tuple("to-files", memory, files), {"from-files", files, memory}, {"files", files, files}}) {
-    trained_by(2, place, run, first, 5);
-    std::vector<std::string> on = second;
-    on.push_back("resume=auto");
-    EXPECT_TRUE(trained_by(2, place, run, on) == expected) << run;
+  std::map<std::string, std::string> expected;  // by the strategy without files
+  for (const std::string& name : names) {
+    const auto weights = [&](const std::string& run, const std::string& strategy) {
+      std::vector<std::string> settings = {"strategy=" + strategy, "optimizer.type=Muon", "eval.every=0", "steps=4"};
+      if (strategy.find("fp16") != std::string::npos) settings.emplace_back("loss_scale.initial=4096");
+      return trained_by(2, place, run, settings);
+    };
+    Strategy plain = parse_strategy(name);
+    plain.optimizer = plain.parameter = Strategy::Offload::none;
+    const std::string memory = to_string(plain);
+    if (!expected.contains(memory)) expected[memory] = weights("of-" + memory, memory);
+    EXPECT_TRUE(weights(name, name) == expected[memory]) << name;
+  }
+}
+
+TEST(OffloadedRun, GoesOnWithNumbersInOtherPlacesToTheSameBits) {
+  for (const std::string optimizer : {"AdamW", "Muon", "Adafactor"}) {
+    std::vector<std::string> memory = {"strategy=zero3-bf16", concat("optimizer.type=", optimizer)},
+                             files = {"strategy=zero3-bf16-nvme-nvme", "sharding.offload_gradients=file", memory[1]};
+    if (optimizer == "Adafactor")
+      for (std::vector<std::string>* each : {&memory, &files}) each->push_back("optimizer.relative_step=false");
+    const TemporaryFolder place;
+    const std::string expected = trained_by(2, place, "whole", memory);
+    for (const auto& [run, first, second] :
+         {std::tuple("to-files", memory, files), {"from-files", files, memory}, {"files", files, files}}) {
+      trained_by(2, place, run, first, 5);
+      std::vector<std::string> on = second;
+      on.push_back("resume=auto");
+      EXPECT_TRUE(trained_by(2, place, run, on) == expected) << run << ", " << optimizer;
+    }
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include <mutex>
 
+#include "keel/optim/lbfgs.h"
 #include "tests/dist/parallel/files_support.h"
 #include "tests/dist/parallel/planned_counts.h"
 #include "tests/error_of.h"
@@ -22,8 +23,8 @@ void expect_as_planned(const std::string& what, int ranks, const ShardedOptions&
     const Context context = testing::context(1);
     Net net, planned;
     const auto optimizer = [&] { return make_elementwise("test", {.settings = settings}); };
-    const RankPlan plan =
-        plan_rank(lay_out(planned, shard_ranks(options, ranks)), *optimizer(), options, ranks, comm.rank());
+    const RankPlan plan = plan_rank(lay_out(planned, shard_ranks(options, ranks), optimizer()->requirements().block),
+                                    *optimizer(), options, ranks, comm.rank());
     Sharded engine(net, context, comm, optimizer(), options);
     PlannedCounts counts(plan, engine);
     const auto step = [&] {
@@ -63,15 +64,43 @@ TEST(FilesPlan, ReadWriteAndHoldWhatThePlanSays) {
           }
 }
 
-TEST(FilesPlan, ReadWriteAndHoldWhatThePlanSaysForAnOptimizerThatMeasures) {
-  for (const int number : {0, 1, 2, 3})
-    for (const int ranks : {1, 3})
-      for (const std::int64_t budget : {160000, 1 << 30}) {
-        ShardedOptions options = in_dtype(number, DType::bf16, 2);
-        options.sharding.offload_budget = budget;
-        kFileCases[3].set(options.sharding);
-        expect_as_planned<MixedNet>("LAMB", ranks, options, LambSettings{});
-      }
+// LAMB and Adafactor measure whole units; of Adafactor factors stay in memory, and of states in 8 bits their scales.
+TEST(FilesPlan, ReadWriteAndHoldWhatThePlanSaysForOptimizersThatTakeParametersOneByOne) {
+  const std::pair<std::string, UpdateSettings> kOptimizers[] = {
+      {"LAMB", LambSettings{}},
+      {"Adafactor", AdafactorSettings{}},
+      {"Adafactor with means", AdafactorSettings{.beta1 = 0.9}},
+      {"AdamW in 8 bits", AdamSettings{.decoupled = true, .min_8bit_size = 4096}}};
+  for (const auto& [name, settings] : kOptimizers)
+    for (const int number : {0, 1, 2, 3})
+      for (const int ranks : {1, 3})
+        for (const std::int64_t budget : {160000, 1 << 30}) {
+          ShardedOptions options = in_dtype(number, DType::bf16, 2);
+          options.sharding.offload_budget = budget;
+          kFileCases[3].set(options.sharding);
+          expect_as_planned<MixedNet>(name, ranks, options, settings);
+        }
+}
+
+TEST(FilesPlan, ReadWriteAndHoldWhatThePlanSaysForMatrices) {
+  for (const MatrixWork work : {MatrixWork::dealt, MatrixWork::everyone})
+    for (const FileCase& each : kFileCases)
+      for (const int number : {0, 1, 2, 3})
+        for (const int ranks : {1, 2, 3})
+          for (const std::int64_t budget : {kLittleOfMatrices, kMuch})
+            for (const int micro_batches : {1, 2}) {
+              if (work == MatrixWork::everyone && each.name != "all") continue;
+              ShardedOptions options = in_dtype(number, DType::bf16, micro_batches);
+              options.sharding.offload_budget = budget;
+              options.sharding.matrices = work;
+              each.set(options.sharding);
+              const std::string what = concat("Muon, ", each.name, ", ", name_of(work), ", budget ", budget);
+              expect_as_planned<HiddenNet>(what + ", a root around units", ranks, options, MuonSettings{});
+              if (budget == kMuch) continue;
+              expect_as_planned<UnitNet>(what + ", a chain", ranks, options, MuonSettings{});
+              if (micro_batches > 1) continue;
+              expect_as_planned<LongHiddenNet>(what + ", in batches", ranks, options, MuonSettings{});
+            }
 }
 
 // The 14 bytes of a number in bf16 with AdamW that are not its weight lie in the file, and go there and back once a
@@ -85,6 +114,23 @@ TEST(FilesPlan, PlanTheBytesOfTheStatesOnce) {
   EXPECT_EQ(plan.traffic.file_read, 12 * 1'049'600);
   EXPECT_EQ(plan.traffic.file_written, 12 * 1'049'600);
   EXPECT_EQ(plan.memory.optimizer, 0);
+}
+
+// Of a hidden matrix 8 bytes of a number lie in the file, its master and its momentum: the first walk reads the latter,
+// and the second the former.
+TEST(FilesPlan, PlanTheMomentumOfMatricesAndNoMeansOfTheirs) {
+  LargeNet model;
+  ShardedOptions options = in_dtype(1, DType::bf16, 1);
+  options.sharding.offload_optimizer = Residence::file;
+  options.sharding.offload_budget = kMuch;
+  const auto muon = make_elementwise("Muon", {.settings = MuonSettings{}});
+  const auto plan = [&](int rank) { return plan_rank(lay_out(model, 4), *muon, options, 4, rank); };
+  constexpr std::int64_t kUnits = 4, kShard = 262'400, kBiases = 1024;
+  EXPECT_EQ(plan(0).traffic.file_read, 8 * kUnits * kShard);
+  EXPECT_EQ(plan(0).traffic.file_written, 8 * kUnits * kShard);
+  EXPECT_EQ(plan(3).traffic.file_read, 8 * kUnits * (kShard + kBiases)) << "the last shard has AdamW's two means";
+  EXPECT_EQ(plan(0).memory.optimizer, 0);
+  EXPECT_EQ(plan(3).memory.optimizer, 0);
 }
 
 // What an update has in memory does not grow with the largest unit.
@@ -106,6 +152,23 @@ TEST(FilesPlan, AreWalkedInPiecesWithinTheBudgetWhateverTheLargestUnitIs) {
   }
 }
 
+// Nor do the matrices that are prepared and not yet updated grow with the number of units.
+TEST(FilesPlan, HaveNoMoreMatricesInMemoryThanTheBudgetHasRoomForWhateverTheNumberOfUnitsIs) {
+  ShardedOptions options = in_dtype(0, DType::bf16, 1);
+  kFileCases[3].set(options.sharding);
+  for (const int units : {2, 8, 24}) {
+    UnitNet net(kWidth, units);
+    const Context context = testing::context(1);
+    Sharded engine(net, context, make_elementwise("Muon", {.settings = MuonSettings{}}), options);
+    engine.backward(mean(net(uniform_tensor(context, {3, kWidth}, 1, DType::bf16))));
+    context.allocator().reset_peaks();
+    engine.step(1e-3).get();
+    const auto peak = static_cast<std::int64_t>(context.memory()[Purpose::bucket].peak);
+    EXPECT_LE(peak, 2 * options.sharding.offload_budget) << units;
+    EXPECT_GT(peak, options.sharding.offload_budget) << units;
+  }
+}
+
 TEST(FilesPlan, OfUnitsThatTheBudgetHasNoRoomForAreRefusedByName) {
   UnitNet net;
   ShardedOptions options = in_dtype(0, DType::bf16, 1);
@@ -119,19 +182,21 @@ TEST(FilesPlan, OfUnitsThatTheBudgetHasNoRoomForAreRefusedByName) {
   EXPECT_EQ(refusal(), "");
 }
 
-// The states of AdamW in 8 bits are codes of whole parameters.
-TEST(FilesPlan, OfAnOptimizerThatUpdatesParametersOneByOneComeWhole) {
+// The states of AdamW in 8 bits are codes of blocks; Muon's walks take any piece.
+TEST(FilesPlan, OfAnOptimizerThatUpdatesBlocksOfParametersComeWhole) {
   ShardedOptions options = in_dtype(0, DType::bf16, 1);
   options.sharding.offload_parameters = Residence::file;
   options.sharding.offload_budget = 2 * 2048;
-  const auto refusal = [&](const AdamSettings& settings) {
+  const auto refusal = [&](const UpdateSettings& settings) {
     return error_of([&] {
       UnitNet net;
       Sharded(net, testing::context(1), make_elementwise("test", {.settings = settings}), options);
     });
   };
-  EXPECT_EQ(refusal({.decoupled = true}), "");
-  EXPECT_NE(refusal({.decoupled = true, .min_8bit_size = 4096}).find("of layers.0 in memory"), std::string::npos);
+  EXPECT_EQ(refusal(AdamSettings{.decoupled = true}), "");
+  EXPECT_EQ(refusal(MuonSettings{}), "");
+  EXPECT_NE(refusal(AdamSettings{.decoupled = true, .min_8bit_size = 4096}).find("of layers.0 in memory"),
+            std::string::npos);
 }
 
 TEST(FilesPlan, AreRefusedWithWhatNeedsAllAtOnce) {
@@ -141,13 +206,14 @@ TEST(FilesPlan, AreRefusedWithWhatNeedsAllAtOnce) {
       Sharded(net, testing::context(1), std::move(optimizer), options);
     });
   };
-  const auto muon = [] { return make_elementwise("Muon", {.settings = MuonSettings{}}); };
-  ShardedOptions options = in_dtype(3, DType::bf16, 2);
+  ShardedOptions options = in_dtype(3, DType::f32, 2);
+  options.clip = 0;
   for (const FileCase& each : kFileCases) {
     ShardedOptions files = options;
     each.set(files.sharding);
-    EXPECT_NE(refusal(files, muon()).find("is not offered with Muon"), std::string::npos) << each.name;
+    EXPECT_NE(refusal(files, make_lbfgs()).find("is not offered with LBFGS"), std::string::npos) << each.name;
   }
+  options = in_dtype(3, DType::bf16, 2);
   options.sharding.offload_gradients = Residence::file;
   options.clip_by = ClipBy::value;
   EXPECT_EQ(refusal(options, make_adamw()),

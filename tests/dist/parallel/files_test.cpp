@@ -2,8 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include <mutex>
-
+#include "keel/dist/parallel/plan.h"
 #include "tests/dist/parallel/files_support.h"
 
 namespace keel {
@@ -11,46 +10,17 @@ namespace {
 
 using namespace keel::testing;
 
-// Numbers of rank 0, of weights and state, and what the steps told.
-std::vector<double> trained(int ranks, const ShardedOptions& options, const UpdateSettings& optimizer, int steps = 3) {
-  std::vector<double> outcome;
-  std::mutex mutex;
-  run_ranks(ranks, [&](Communicator& comm) {
-    const Context context = testing::context(1);
-    MixedNet net;
-    Sharded engine(net, context, comm, make_elementwise("test", {.settings = optimizer, .weight_decay = 0.01}),
-                   options);
-    std::vector<double> mine;
-    for (int step = 0; step < steps; ++step) {
-      for (int micro = 0; micro < options.micro_batches; ++micro) {
-        const Tensor x =
-            rows(context, step, comm, micro, static_cast<int>(options.micro_batches), 7, options.policy.parameter);
-        engine.backward(mean(square(net(x))), {.weight = x.dim(0), .last = micro + 1 == options.micro_batches});
-      }
-      const StepResult result = engine.step(1e-2).get();
-      mine.push_back(result.grad_norm);
-      mine.push_back(result.taken ? 1 : 0);
-    }
-    for (const double each : whole_values(engine)) mine.push_back(each);
-    for (const double each : numbers_of(engine.weights())) mine.push_back(each);
-    for (const double each : numbers_of(engine.optimizer_state())) mine.push_back(each);
-    const std::lock_guard lock(mutex);
-    if (comm.rank() == 0) outcome = mine;
-  });
-  return outcome;
-}
-
 TEST(Files, GiveTheBitsOfMemoryInEveryStageAndNumberOfRanks) {
   for (const int number : {0, 1, 2, 3})
     for (const int ranks : {1, 2, 3, 4})
       for (const int micro_batches : {1, 2}) {
         const ShardedOptions options = in_dtype(number, DType::bf16, micro_batches);
-        const std::vector<double> expected = trained(ranks, options, kFiledAdamW);
+        const std::vector<double> expected = trained<MixedNet>(ranks, options, kFiledAdamW);
         for (const FileCase& each : kFileCases) {
           if (ranks != 3 && each.name != "all") continue;
           ShardedOptions files = options;
           each.set(files.sharding);
-          EXPECT_TRUE(trained(ranks, files, kFiledAdamW) == expected)
+          EXPECT_TRUE(trained<MixedNet>(ranks, files, kFiledAdamW) == expected)
               << each.name << ", stage " << number << ", " << ranks << " ranks, " << micro_batches << " micro-batches";
         }
       }
@@ -64,29 +34,141 @@ TEST(Files, GiveTheBitsOfMemoryInEveryPrecisionAndForOtherOptimizers) {
       for (const int number : {0, 3})
         for (const int ranks : {1, 2}) {
           const ShardedOptions options = in_dtype(number, dtype, 2);
-          const std::vector<double> expected = trained(ranks, options, optimizer);
+          const std::vector<double> expected = trained<MixedNet>(ranks, options, optimizer);
           ShardedOptions files = options;
           kFileCases[3].set(files.sharding);
           if (dtype == DType::f64) files.sharding.offload_budget = kLittleOfF64;
-          EXPECT_TRUE(trained(ranks, files, optimizer) == expected) << "stage " << number << ", " << ranks << " ranks";
+          EXPECT_TRUE(trained<MixedNet>(ranks, files, optimizer) == expected)
+              << "stage " << number << ", " << ranks << " ranks";
         }
 }
 
 // Those that measure whole parameters first do so a unit at a time.
 TEST(Files, GiveTheBitsOfMemoryForOptimizersThatMeasureParameters) {
   for (const UpdateSettings& optimizer :
-       {UpdateSettings(LambSettings{}), UpdateSettings(LarsSettings{}), UpdateSettings(AdafactorSettings{})})
+       {UpdateSettings(LambSettings{}), UpdateSettings(LarsSettings{}), UpdateSettings(AdafactorSettings{}),
+        UpdateSettings(AdafactorSettings{.beta1 = 0.9})})
     for (const int number : {0, 1, 3})
       for (const int ranks : {1, 2, 3}) {
         ShardedOptions options = in_dtype(number, DType::bf16, 2);
         options.sharding.offload_budget = kMuch;
-        const std::vector<double> expected = trained(ranks, options, optimizer);
+        const std::vector<double> expected = trained<MixedNet>(ranks, options, optimizer);
         kFileCases[3].set(options.sharding);
-        if (std::holds_alternative<AdafactorSettings>(optimizer))
-          options.sharding.offload_optimizer = Residence::device;
-        EXPECT_TRUE(trained(ranks, options, optimizer) == expected)
+        EXPECT_TRUE(trained<MixedNet>(ranks, options, optimizer) == expected)
             << optimizer.index() << ", stage " << number << ", " << ranks << " ranks";
       }
+}
+
+// Codes of large parameters and their scales, and fp32 of the others.
+TEST(Files, GiveTheBitsOfMemoryForStatesInEightBits) {
+  const UpdateSettings optimizer = AdamSettings{.decoupled = true, .min_8bit_size = 4096};
+  for (const int number : {0, 1, 3})
+    for (const int ranks : {1, 2, 3}) {
+      ShardedOptions options = in_dtype(number, DType::bf16, 2);
+      options.sharding.offload_budget = kMuch;
+      const std::vector<double> expected = trained<MixedNet>(ranks, options, optimizer);
+      kFileCases[3].set(options.sharding);
+      EXPECT_TRUE(trained<MixedNet>(ranks, options, optimizer) == expected)
+          << "stage " << number << ", " << ranks << " ranks";
+    }
+}
+
+// Muon on matrices, and AdamW on the rest, one walk after the other.
+TEST(Files, GiveTheBitsOfMemoryForMatricesInEveryStageAndNumberOfRanks) {
+  const auto run = [](int ranks, const ShardedOptions& options, std::uint64_t seed) {
+    return trained<HiddenNet>(ranks, options, MuonSettings{}, 3, seed);
+  };
+  for (const std::uint64_t seed : {7, 8})
+    for (const DType dtype : {DType::f32, DType::bf16})
+      for (const int number : {0, 1, 2, 3})
+        for (const int ranks : {1, 2, 3, 4})
+          for (const int micro_batches : {1, 4}) {
+            ShardedOptions options = in_dtype(number, dtype, micro_batches);
+            options.clip = 1e-3;
+            const std::vector<double> expected = run(ranks, options, seed);
+            EXPECT_GT(expected[0], options.clip) << "gradients are clipped";
+            for (const FileCase& each : kFileCases)
+              for (const MatrixWork work : {MatrixWork::dealt, MatrixWork::everyone}) {
+                if (each.name != "all" && (ranks != 3 || seed != 7)) continue;
+                if (work == MatrixWork::everyone && seed == 7) continue;
+                ShardedOptions files = options;
+                files.sharding.matrices = work;
+                files.sharding.offload_budget = kLittleOfMatrices;
+                each.set(files.sharding);
+                EXPECT_TRUE(run(ranks, files, seed) == expected)
+                    << each.name << ", " << name_of(work) << ", " << name_of(dtype) << ", stage " << number << ", "
+                    << ranks << " ranks, " << micro_batches << " micro-batches, seed " << seed;
+              }
+          }
+}
+
+// Whether a step is taken stands behind its norm.
+TEST(Files, GiveTheBitsOfMemoryForMatricesWhereStepsAreSkipped) {
+  constexpr int kSteps = 6;
+  for (const int number : {0, 1, 2, 3})
+    for (const int ranks : {1, 2, 3})
+      for (const int micro_batches : {1, 4}) {
+        ShardedOptions options = in_dtype(number, DType::f16, micro_batches);
+        options.sharding.offload_budget = kLittleOfMatrices;
+        options.loss_scale = 65536 * 4;
+        const std::vector<double> expected = trained<HiddenNet>(ranks, options, MuonSettings{}, kSteps);
+        EXPECT_EQ(expected[1], 0) << "the first step is skipped";
+        EXPECT_EQ(expected[2 * kSteps - 1], 1) << "and the last one is not";
+        kFileCases[3].set(options.sharding);
+        EXPECT_TRUE(trained<HiddenNet>(ranks, options, MuonSettings{}, kSteps) == expected)
+            << "stage " << number << ", " << ranks << " ranks, " << micro_batches << " micro-batches";
+      }
+}
+
+// Some units are updated before matrices of the next ones are prepared.
+TEST(Files, GiveTheBitsOfMemoryForMatricesInBatches) {
+  LongHiddenNet net;
+  const auto muon = make_elementwise("Muon", {.settings = MuonSettings{}});
+  for (const int number : {0, 1, 2, 3})
+    for (const int ranks : {1, 2, 3})
+      for (const MatrixWork work : {MatrixWork::dealt, MatrixWork::everyone}) {
+        const ShardedOptions options = in_dtype(number, DType::bf16, 2);
+        ShardedOptions files = options;
+        kFileCases[3].set(files.sharding);
+        files.sharding.matrices = work;
+        files.sharding.offload_budget = kLittleOfMatrices;
+        const std::vector<MatrixDeal> batches =
+            plan_matrices(lay_out(net, shard_ranks(files, ranks)), *muon, files, ranks);
+        EXPECT_GT(batches.size(), 1U);
+        EXPECT_TRUE(trained<LongHiddenNet>(ranks, files, MuonSettings{}) ==
+                    trained<LongHiddenNet>(ranks, options, MuonSettings{}))
+            << name_of(work) << ", stage " << number << ", " << ranks << " ranks";
+      }
+}
+
+// A random number follows from the place of an element among all.
+TEST(Files, GiveTheBitsOfMemoryForWeightsThatAreRoundedAtRandom) {
+  for (const UpdateSettings& settings : {kFiledAdamW, UpdateSettings(MuonSettings{})})
+    for (const int number : {0, 3}) {
+      const ElementwiseOptions optimizer{
+          .settings = settings, .weight_decay = 0.01, .stochastic_rounding = true, .seed = 5};
+      ShardedOptions options = in_dtype(number, DType::bf16, 2);
+      options.sharding.offload_budget = kLittleOfMatrices;
+      const std::vector<double> expected = trained<HiddenNet>(2, options, optimizer);
+      kFileCases[3].set(options.sharding);
+      EXPECT_TRUE(trained<HiddenNet>(2, options, optimizer) == expected) << settings.index() << ", stage " << number;
+    }
+}
+
+TEST(Files, GiveTheBitsOfMemoryForMatricesWhoeverTheyBelongTo) {
+  for (const UpdateSettings& optimizer :
+       {UpdateSettings(MuonSettings{.products = MuonProducts::fp32, .matrices = MuonMatrices::all}),
+        UpdateSettings(MuonSettings{.matrices = MuonMatrices::none})})
+    for (const DType dtype : {DType::bf16, DType::f64})
+      for (const int number : {0, 3})
+        for (const std::int64_t budget : {kLittleOfF64, kMuch}) {
+          ShardedOptions options = in_dtype(number, dtype, 2);
+          options.sharding.offload_budget = budget;
+          const std::vector<double> expected = trained<HiddenNet>(2, options, optimizer);
+          kFileCases[3].set(options.sharding);
+          EXPECT_TRUE(trained<HiddenNet>(2, options, optimizer) == expected)
+              << name_of(dtype) << ", stage " << number << ", budget " << budget;
+        }
 }
 
 TEST(Files, GiveTheBitsOfMemoryHoweverGradientsAreSummed) {
@@ -99,15 +181,21 @@ TEST(Files, GiveTheBitsOfMemoryHoweverGradientsAreSummed) {
       {"prefetch 3", [](ShardedOptions& o) { o.sharding.prefetch = 3; }},
       {"not resharded", [](ShardedOptions& o) { o.sharding.reshard_after_forward = false; }},
       {"persistent", [](ShardedOptions& o) { o.sharding.persistence_threshold = 4200; }},
+      {"virtual ranks", [](ShardedOptions& o) { o.sharding.virtual_ranks = 2; }},
       {"compressed", [](ShardedOptions& o) { o.compression = {.type = Compression::Type::int8}; }},
       {"top k", [](ShardedOptions& o) { o.compression = {.type = Compression::Type::top_k, .fraction = 0.1}; }}};
   for (const auto& [name, set] : kVariants)
     for (const int number : {1, 2, 3}) {
       ShardedOptions options = in_dtype(number, DType::bf16, 2);
       set(options);
-      const std::vector<double> expected = trained(2, options, kFiledAdamW);
-      kFileCases[3].set(options.sharding);
-      EXPECT_TRUE(trained(2, options, kFiledAdamW) == expected) << name << ", stage " << number;
+      ShardedOptions files = options;
+      kFileCases[3].set(files.sharding);
+      if (files.sharding.virtual_ranks > 0) files.sharding.offload_gradients = Residence::device;
+      EXPECT_TRUE(trained<MixedNet>(2, files, kFiledAdamW) == trained<MixedNet>(2, options, kFiledAdamW))
+          << name << ", stage " << number;
+      files.sharding.offload_budget = kLittleOfMatrices;
+      EXPECT_TRUE(trained<HiddenNet>(2, files, MuonSettings{}) == trained<HiddenNet>(2, options, MuonSettings{}))
+          << "Muon, " << name << ", stage " << number;
     }
 }
 

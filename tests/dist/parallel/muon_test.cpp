@@ -9,7 +9,6 @@
 #include <numeric>
 
 #include "keel/dist/comm/decorators.h"
-#include "keel/dist/parallel/matrix_deal.h"
 #include "keel/dist/parallel/plan.h"
 #include "keel/kernels/elementwise.h"
 #include "keel/optim/elementwise.h"
@@ -58,8 +57,7 @@ std::unique_ptr<Optimizer> muon(const MuonSettings& settings = {}) {
 }
 
 struct MuonRun {
-  int ranks = 1, stage = 0, first = 0, last = 3;
-  int micro_batches = 1;
+  int ranks = 1, stage = 0, first = 0, last = 3, micro_batches = 1;
   bool everybody_has_rows = false;  // otherwise rank 0 alone, so that gradients do not depend on the number of ranks
   DType dtype = DType::f32;
   MuonSettings settings = {};
@@ -296,52 +294,6 @@ TEST(Muon, GroupsChooseOtherMatrices) {
   EXPECT_EQ(optimizer->matrices(shape, with(other, 1)), Rows{12});
   EXPECT_EQ(optimizer->matrices({12}, with(other, 1)), Rows{});
   EXPECT_EQ(optimizer->matrices(shape, with(hidden, 2)), Rows{});
-}
-
-TEST(MatrixDeal, GivesEachRankAboutTheSameCostAndEveryMatrixOneOwner) {
-  struct ManyLayers : Module {
-    std::vector<Linear> layers;
-    ManyLayers() {
-      for (std::int64_t i = 0; i < 23; ++i) layers.emplace_back(8 + 5 * (i % 7), 16 + 3 * (i % 5));
-    }
-    void visit(Visitor& v) override { v("layers", layers); }
-  } model;
-  for (const int ranks : {1, 2, 3, 5, 40}) {
-    const std::vector<FlatBuffer> layout = lay_out(model, ranks);
-    std::vector<const FlatBuffer*> units;
-    for (const FlatBuffer& unit : layout) units.push_back(&unit);
-    const MatrixDeal deal(units, *muon(), decay_matrices_only, ranks, true, DType::f32);
-    ASSERT_EQ(deal.matrices().size(), 23U);
-    EXPECT_EQ(deal.dtype(), DType::bf16);
-    std::vector<double> costs(static_cast<std::size_t>(ranks));
-    double all = 0, largest = 0;
-    std::int64_t owned = 0, dealt = 0, sent = 0;
-    for (const DealtMatrix& matrix : deal.matrices()) {
-      const double cost = static_cast<double>(matrix.rows * matrix.columns * std::min(matrix.rows, matrix.columns));
-      costs.at(static_cast<std::size_t>(matrix.owner)) += cost;
-      all += cost;
-      largest = std::max(largest, cost);
-    }
-    for (int rank = 0; rank < ranks; ++rank) {
-      owned += deal.owned(rank);
-      dealt += deal.dealt(rank);
-      for (int to = 0; to < ranks; ++to) sent += deal.exchanged(rank, to);
-      EXPECT_LE(deal.dealt(rank), deal.most_dealt());
-    }
-    // Longest first is at most 4/3 of the best (Graham 1969), which is at least the mean and the largest.
-    EXPECT_LE(*std::ranges::max_element(costs), 4.0 / 3 * std::max(all / ranks, largest));
-    EXPECT_EQ(owned, dealt);
-    EXPECT_EQ(sent, dealt);
-    const MatrixDeal shared(units, *muon(), decay_matrices_only, ranks, true, DType::f32, MatrixWork::everyone);
-    std::int64_t arriving = 0, leaving = 0, operations = 0;
-    for (int rank = 0; rank < ranks; ++rank) {
-      leaving += shared.sent(rank);
-      arriving += shared.dealt(rank);
-      operations += shared.operations(*muon(), rank) - deal.operations(*muon(), rank);
-    }
-    EXPECT_EQ(leaving, arriving) << "whoever has a part of a matrix gets all of it";
-    EXPECT_EQ(operations == 0, ranks == 1);
-  }
 }
 
 }  // namespace

@@ -1,0 +1,193 @@
+// How an optimizer's memory is made: states, what an update reads and writes of each unit, and ranges.
+
+#include <algorithm>
+#include <utility>
+
+#include "keel/dist/parallel/optimizer_memory.h"
+#include "keel/dist/parallel/state_slots.h"
+#include "keel/kernels/elementwise.h"
+
+namespace keel {
+
+OptimizerMemory::OptimizerMemory(const Units& units, const Optimizer& optimizer, const GroupRule& groups,
+                                 const Site& site)
+    : units_(units),
+      optimizer_(optimizer),
+      context_(site.offloads ? site.context.host() : site.context),
+      offloads_(site.offloads),
+      dtype_(site.dtype),
+      pager_(site.pager) {
+  if (const SharedNumber* shared = optimizer_.shared_number())
+    shared_ = from_values(context_, std::vector<double>(static_cast<std::size_t>(shared->count), shared->initial),
+                          {shared->count}, Purpose::workspace);
+  make_sums(site);
+  std::int64_t before = 0;    // numbers in the units before
+  std::size_t parameter = 0;  // that are trained, in the units before with the same sums
+  for (std::size_t i = 0; i < units_.size(); ++i) {
+    const ShardUnit& unit = *units_[i];
+    const StateSlots slots(unit.layout(), unit.split(), optimizer_, groups);
+    make_operands(i, slots);
+    make_ranges(i, before, parameter, groups, slots);
+    if (!unit.trainable()) continue;
+    before += unit.layout().numel;
+    if (pager_ == nullptr) parameter += unit.layout().segments.size();
+  }
+  make_batches(groups, site);
+}
+
+void OptimizerMemory::make_batches(const GroupRule& groups, const Site& site) {
+  if (optimizer_.requirements().matrices) {
+    std::vector<const FlatBuffer*> layout;
+    for (const auto& unit : units_) layout.push_back(&unit->layout());
+    const MatrixDeal all(layout, optimizer_, groups, site.shards.size(), site.is_sharded, dtype_, site.matrices);
+    for (MatrixDeal& deal : all.in_batches(matrices_at_a_time(pager_ != nullptr, site.budget, dtype_))) {
+      Batch& batch = batches_.emplace_back(Batch{.units = deal.units()});
+      batch.matrices.emplace(optimizer_, std::move(deal), ranges_, context_, site.context, site.shards);
+    }
+  } else {
+    batches_.push_back({.units = {0, static_cast<std::int64_t>(units_.size())}});
+  }
+  for (Batch& batch : batches_)
+    for (Walk* walk : {&batch.prepare, &batch.update})
+      if (pager_ != nullptr) make_walk(*walk, batch.units, site.budget);
+}
+
+void OptimizerMemory::make_operands(std::size_t number, const StateSlots& slots) {
+  ShardUnit& unit = *units_[number];
+  std::vector<Tensor>& states = states_.emplace_back();
+  std::vector<Operand>& operands = operands_.emplace_back();
+  if (!unit.trainable()) return;
+  const bool in_file = unit.split().files_state, takes_pieces = optimizer_.requirements().takes_pieces();
+  const std::int64_t owned = unit.owned().count();
+  const auto page_of = [&](const Tensor& state, std::string_view name) {
+    const std::string named = concat(name, " of ", name_of_unit(unit.layout()));
+    return state_pages_.emplace_back(std::make_unique<Page>(*pager_, state, named, number)).get();
+  };
+  operands = {{unit.parameters().update_values(), kWeightUses, unit.parameters().update_page()},
+              {unit.parameters().own_master(), kWeightUses, unit.parameters().master_page()},
+              {unit.gradient().own(), slots.gradient_uses(), unit.gradient_page()}};
+  for (std::size_t kind = 0; kind < optimizer_.state_names().size(); ++kind) {
+    states.push_back(zeros(context_, {owned}, dtype_, in_file ? Purpose::bucket : Purpose::optimizer));
+    if (const double initial = optimizer_.initial_state(kind); initial != 0) kernels::fill(states.back(), initial);
+    operands.push_back({states.back(), slots.state_uses()});
+    if (in_file) operands.back().page = page_of(states.back(), optimizer_.state_names()[kind]);
+  }
+  for (const StateSlot& slot : slots.all()) {
+    const Tensor all = zeros(context_, {slot.elements}, slot.codes ? DType::u8 : dtype_, Purpose::bucket);
+    operands.push_back({all, slot.uses(), page_of(all, slot.name)});
+  }
+  for (Operand& operand : operands) {
+    if (operand.page == nullptr) continue;
+    const Tensor& all = operand.page->numbers();
+    operand.in_pieces = takes_pieces && all.numel() == owned && all.device().type == DeviceType::cpu;
+  }
+}
+
+void OptimizerMemory::make_sums(const Site& site) {
+  unit_sums_.assign(units_.size(), nullptr);
+  if (optimizer_.requirements().passes == 0) return;
+  std::vector<Dims> shapes;
+  const auto add = [&] {
+    sums_.push_back(std::make_unique<TensorSums>(optimizer_, shapes, context_, site.context, site.ranks, site.sharers,
+                                                 site.virtual_ranks));
+    shapes.clear();
+  };
+  for (std::size_t i = 0; i < units_.size(); ++i) {
+    if (!units_[i]->trainable()) continue;
+    for (const Segment& segment : units_[i]->layout().segments) shapes.push_back(segment.shape);
+    if (pager_ == nullptr) continue;
+    add();
+    unit_sums_[i] = sums_.back().get();
+  }
+  if (pager_ != nullptr) return;
+  add();
+  for (std::size_t i = 0; i < units_.size(); ++i)
+    if (units_[i]->trainable()) unit_sums_[i] = sums_.back().get();
+}
+
+// Elements of a unit that this rank owns, as the optimizer sees them.
+ParameterRange OptimizerMemory::range_of(std::size_t unit, std::int64_t begin, std::int64_t end) const {
+  const ShardUnit& own = *units_[unit];
+  const auto cut = [&](const Tensor& flat) {
+    return flat.defined() ? flat.slice(0, begin - own.owned().begin, end - own.owned().begin) : Tensor();
+  };
+  ParameterRange range{
+      cut(own.parameters().update_values()), cut(own.parameters().own_master()), cut(own.gradient().own()), {}, {}};
+  for (const Tensor& state : states_[unit]) range.state.push_back(cut(state));
+  return range;
+}
+
+// What the optimizer keeps of one parameter besides, where this rank updates a part of it.
+std::vector<Tensor> OptimizerMemory::make_parameter_state(std::size_t number, std::size_t at,
+                                                          const ParameterGroup& group, const StateSlots& slots) {
+  const ShardUnit& unit = *units_[number];
+  const Segment& segment = unit.layout().segments[at];
+  const std::int64_t begin = std::max(segment.offset, unit.owned().begin);
+  const std::int64_t end = std::min(segment.offset + segment.numel, unit.owned().end);
+  const std::size_t first_slot = kStates + states_[number].size();
+  const std::vector<StateKind> kinds = optimizer_.parameter_state(segment.shape, group);
+  std::vector<Tensor> kept;
+  for (std::size_t k = 0; k < kinds.size(); ++k) {
+    const StateKind& kind = kinds[k];
+    const Dims whole = kind.block == 1 ? segment.shape : Dims{kind.count(segment.numel)};
+    TensorPart part{concat(kind.name, '.', segment.name), kind.shape.value_or(whole)};
+    if (begin < end) {
+      const std::int64_t count = kind.count(end - begin);
+      const std::optional<StateSlots::Place> place = slots.place(at, k);
+      part.begin = kind.shape ? 0 : (begin - segment.offset) / kind.block;
+      part.values =
+          place ? operands_[number][first_slot + place->slot].numbers.slice(0, place->begin, place->begin + count)
+                : zeros(context_, {count}, kind.dtype(dtype_), Purpose::optimizer);
+      kept.push_back(part.values);
+    }
+    parameter_state_.push_back(part);
+  }
+  return kept;
+}
+
+// Neighbours of one group are updated as one range, as far as this rank owns them; unless the optimizer treats
+// parameters one by one. `before`: numbers that are trained in the units before; `parameter`: parameters whose sums
+// come before the unit's.
+void OptimizerMemory::make_ranges(std::size_t unit, std::int64_t before, std::size_t parameter, const GroupRule& groups,
+                                  const StateSlots& slots) {
+  const auto first_range = static_cast<std::int64_t>(ranges_.size()),
+             first_part = static_cast<std::int64_t>(parts_.size());
+  const std::vector<Segment>& segments = units_[unit]->layout().segments;
+  const bool one_by_one = optimizer_.requirements().one_by_one;
+  const TensorSums* const sums = unit_sums_[unit];
+  const auto group_of = [&](std::size_t at) { return keel::group_of(groups, segments[at]); };
+  for (std::size_t first = 0, last; first < segments.size() && units_[unit]->trainable(); first = last) {
+    const ParameterGroup group = group_of(first);
+    for (last = first + 1; !one_by_one && last < segments.size() && group_of(last) == group;) ++last;
+    const std::int64_t begin = segments[first].offset, end = segments[last - 1].offset + segments[last - 1].numel;
+    const Span owned = units_[unit]->owned();
+    const std::vector<Tensor> kept =
+        one_by_one ? make_parameter_state(unit, first, group, slots) : std::vector<Tensor>{};
+    const auto add = [&](std::vector<ParameterRange>& to, const Span& among, int number = 0) {
+      const Span span{std::max(begin, among.begin), std::min(end, among.end)};
+      if (span.begin >= span.end) return;
+      to.push_back(range_of(unit, span.begin, span.end));
+      to.back().group = group;
+      to.back().first = before + span.begin;
+      if (!one_by_one) return;
+      to.back().shape = segments[first].shape;
+      to.back().begin = span.begin - begin;
+      const std::vector<StateKind> kinds = optimizer_.parameter_state(segments[first].shape, group);
+      for (std::size_t k = 0; k < kinds.size(); ++k) {
+        const std::int64_t from = (span.begin - std::max(begin, owned.begin)) / kinds[k].block;
+        to.back().state.push_back(kinds[k].shape ? kept[k]
+                                                 : kept[k].slice(0, from, from + kinds[k].count(span.count())));
+      }
+      if (sums == nullptr) return;
+      to.back().measured = sums->of_part(parameter + first, number);
+      to.back().sums = sums->of_whole(parameter + first);
+    };
+    add(ranges_, owned);
+    for (int i = 0; sums != nullptr && i < units_[unit]->split().virtual_ranks; ++i)
+      add(parts_, units_[unit]->virtual_shard(i), i);
+  }
+  unit_ranges_.push_back({first_range, static_cast<std::int64_t>(ranges_.size())});
+  unit_parts_.push_back({first_part, static_cast<std::int64_t>(parts_.size())});
+}
+
+}  // namespace keel
