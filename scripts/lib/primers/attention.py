@@ -3,7 +3,6 @@
 import math
 
 from drawing import Axes, Drawing
-from primers.program import constants_of
 
 MAKER = "scripts/draw-primers"
 LENGTHS = (128, 256, 512, 1024, 2048)
@@ -142,7 +141,7 @@ def draw(keel):
             t=length,
         )
         peaks[length] = records[-1]["peak_activation_bytes"]
-    queries = constants_of("kernels/cpu/attention_shape.h")["kQueryBlock"]
+    queries = keel.json("env --json")["attention"]["query_block"]
     return {
         "attention-memory": memory(peaks),
         "attention-running": running(),
