@@ -18,17 +18,8 @@ namespace {
 
 constexpr int kMostTerms = 32;  // an order of more cannot be read
 
-double term_of(const std::string& text) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  KEEL_CHECK(error == std::errc{} && end == text.data() + text.size(), "--sum takes numbers, as in 256,1,1,1; '",
-             text.substr(0, 60), "' is none");
-  return value;
-}
-
 std::vector<double> terms_of(const CommArguments& arguments) {
-  std::vector<double> terms;
-  for (const std::string& text : arguments.sum) terms.push_back(term_of(text));
+  const std::vector<double> terms = numbers_of(arguments.sum, "--sum");
   KEEL_CHECK(terms.size() >= 2 && terms.size() <= kMostTerms, "--sum takes a number of each rank, of 2 to ", kMostTerms,
              " ranks, and there ", terms.size() == 1 ? "is " : "are ", terms.size());
   KEEL_CHECK(arguments.ranks == 1 || arguments.ranks == std::ssize(terms), "--sum has ", terms.size(),
