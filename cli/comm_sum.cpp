@@ -27,11 +27,14 @@ std::vector<double> terms_of(const CommArguments& arguments) {
   return terms;
 }
 
-std::vector<const lab::Contestant*> adders_of(const CommWish& wish) {
+// Those with a schedule.
+std::vector<const lab::Contestant*> adders_of(const CommArguments& arguments, const CommWish& wish) {
   std::vector<const lab::Contestant*> adders;
-  for (const lab::Contestant* const each : wish.contestants)
+  for (const lab::Contestant* const each : wish.contestants) {
+    KEEL_CHECK(!each->algorithm.empty() || std::ranges::count(arguments.algorithms, "all") > 0, "--sum cannot show ",
+               each->name, ": in which order a library adds, it does not say");
     if (!each->algorithm.empty()) adders.push_back(each);
-  KEEL_CHECK(!adders.empty(), "--sum shows keel's own algorithms: in which order a library adds, it does not say");
+  }
   return adders;
 }
 
@@ -192,7 +195,7 @@ int print_sums(const CommArguments& arguments) {
   KEEL_CHECK(arguments.collectives == Words{"all_reduce"}, "--sum adds by all_reduce alone");
   const CommWish wish = read_wish(arguments);
   KEEL_CHECK(wish.ops == std::vector{CombineOp::sum}, "--sum adds, and --op asks for something else");
-  const std::vector<const lab::Contestant*> adders = adders_of(wish);
+  const std::vector<const lab::Contestant*> adders = adders_of(arguments, wish);
   for (const DType dtype : wish.dtypes)
     KEEL_CHECK(is_floating(dtype), "--sum is for f32, bf16, f16 and f64: in ", dtype,
                " the order of additions makes no difference");

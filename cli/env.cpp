@@ -85,11 +85,12 @@ void print_matmul(const Print& print, const Context& context) {
 // How keel's own products and attention cut their work (keel/kernels/cpu/sizes.h).
 void print_sizes(const Print& print) {
   const cpu::TileSizes& tile = cpu::kTile;
-  print("products",
-        fmt::format("{}, f32: tiles of {} x {}, panels of {} x {}, blocks of {} x {}, tasks of {} rows, {} shared",
-                    tile.instructions, tile.rows, tile.columns(kBytesOfF32), tile.rows, cpu::kBlockSteps,
-                    cpu::kBlockSteps, tile.block_columns(kBytesOfF32), cpu::kTaskRows,
-                    binary_size(static_cast<double>(kBytesOfF32 * cpu::kSharedUnits))));
+  print(
+      "products",
+      fmt::format("keel ({}), f32: tiles of {} x {}, panels of {} x {}, blocks of {} x {}, tasks of {} rows, {} shared",
+                  tile.instructions, tile.rows, tile.columns(kBytesOfF32), tile.rows, cpu::kBlockSteps,
+                  cpu::kBlockSteps, tile.block_columns(kBytesOfF32), cpu::kTaskRows,
+                  binary_size(static_cast<double>(kBytesOfF32 * cpu::kSharedUnits))));
   print("attention", fmt::format("blocks of {} queries", cpu::kQueryBlock));
 }
 

@@ -110,7 +110,7 @@ TEST(Program, EnvGivesRowsAndSizesOfEveryBuildAsJson) {
     EXPECT_EQ(number("block_columns") % number("tile_columns"), 0) << "whole panels";
     if (!product.at("is_of_this_build").boolean()) continue;
     ++of_this_build;
-    EXPECT_NE(text.find(concat("\nproducts       ", product.at("instructions").string(), ", f32: tiles of ",
+    EXPECT_NE(text.find(concat("\nproducts       keel (", product.at("instructions").string(), "), f32: tiles of ",
                                number("tile_rows"), " x ", number("tile_columns"), ", ")),
               std::string::npos)
         << text;

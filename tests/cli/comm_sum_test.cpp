@@ -134,7 +134,7 @@ TEST(CommSum, SaysWhatItDoesNotAdd) {
       {"--sum 1", "there is 1"},
       {"--sum 1,2 -N 3", "-N is 3"},
       {"--sum 1,2 --algorithms rnig", "did you mean 'ring'"},
-      {"--sum 1,2 --algorithms backend", "keel's own algorithms"},
+      {"--sum 1,2 --algorithms ring,backend", "cannot show backend"},
       {"--sum 1,2 --dtype i32", "in i32 the order of additions makes no difference"},
       {"--sum 1,2 --op max", "--op"},
       {"reduce --sum 1,2", "all_reduce alone"},
