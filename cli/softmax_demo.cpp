@@ -41,8 +41,9 @@ ScoreRow read_row(const SoftmaxArguments& arguments) {
                             values = numbers_of(arguments.values, "--values");
   KEEL_CHECK(scores.size() <= kMostScores, "a row has at most ", kMostScores, " scores here, and there are ",
              scores.size());
-  KEEL_CHECK(std::none_of(scores.begin(), scores.end(), [](double score) { return std::isnan(score); }),
-             "a score is a number or -inf, and one is nan");
+  KEEL_CHECK(
+      std::all_of(scores.begin(), scores.end(), [](double score) { return static_cast<float>(score) < INFINITY; }),
+      "a score is a number of fp32, or -inf; one is nan or larger than all of them");
   KEEL_CHECK(std::any_of(scores.begin(), scores.end(), [](double score) { return score > -INFINITY; }),
              "every key is hidden: one score at least must be above -inf");
   KEEL_CHECK(values.empty() || values.size() == scores.size(), "--values takes a number for each of ", scores.size(),

@@ -1,5 +1,5 @@
-// The micro-benchmarks: one kernel, product, codec, update, collective or allocation at a time, by Google Benchmark. Each
-// runs in turn with its ceiling, so that a busy machine slows down both; the ratios are counters.
+// The micro-benchmarks: one kernel, product, codec, update, collective or allocation at a time, by Google Benchmark.
+// Each runs in turn with its ceiling, so that a busy machine slows down both; the ratios are counters.
 //
 //   of_copy        a copy's time (memcpy by the same threads, as many bytes) over the kernel's
 //   of_peak        the product's multiply-adds over those that a loop in registers does in the same time

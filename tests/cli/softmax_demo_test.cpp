@@ -50,7 +50,8 @@ TEST(SoftmaxDemo, SaysWhatIsNoRow) {
   const std::pair<const char*, const char*> bad[] = {
       {"", "SCORE"},
       {"1 two", "'two' is none"},
-      {"1 nan", "nan"},
+      {"1 nan", "one is nan or larger"},
+      {"1 1e39", "one is nan or larger"},
       {"-- -inf", "every key is hidden"},
       {"1 2 --values 3", "there are 1"},
       {"1 2 --block 0", "--block"},
