@@ -10,6 +10,7 @@
 
 #include "comm_predict.h"
 #include "comm_run.h"
+#include "comm_sum.h"
 #include "comm_table.h"
 #include "commands.h"
 #include "common_options.h"
@@ -38,6 +39,7 @@ Examples:
   keel comm --from here.json --plot here.svg
   keel comm --draw ring -N 8 --out ring.html      all_reduce by a ring, step by step
   keel comm reduce --draw tree -N 6 --root 2
+  keel comm --sum 256,1,1,1 --dtype bf16          the same four numbers in the order of each algorithm
   keel comm --from two.json,four.json --predict 16,64 --ranks-per-node 4
 
 Numbers are known before, so results are checked to the bit in every dtype. The exit code is 1 where an element was wrong.
@@ -92,9 +94,18 @@ int draw(const CommArguments& arguments) {
   return 0;
 }
 
+// By the algorithms that are named, or by all.
+int sum(const Call& call, CommArguments arguments) {
+  const bool are_named =
+      std::any_of(call.begin(), call.end(), [](const Given& given) { return given.names == "--algorithms"; });
+  if (!are_named) arguments.algorithms = {"all"};
+  return print_sums(arguments);
+}
+
 int run(const Call& call, const CommArguments& arguments) {
   if (!arguments.draw.empty()) return draw(arguments);
   KEEL_CHECK(arguments.out.empty(), "--out is where --draw writes; --json, --csv and --plot name their own files");
+  if (!arguments.sum.empty()) return sum(call, arguments);
   if (!arguments.compare.empty()) return compare_files(arguments.compare, arguments.width());
   if (!arguments.from.empty()) return show_files(arguments);
   KEEL_CHECK(arguments.predict.empty(), "--predict needs what was measured: --from FILE, which --json wrote");
@@ -160,6 +171,8 @@ std::vector<Option> options_of(CommArguments& arguments) {
       {"--draw", "ALGORITHM", &arguments.draw,
        "Measure nothing; write who sends what when, and in which order it is added, as a page to look at."},
       {"--out", "FILE.html", &arguments.out, "With --draw: where the page goes; without it ALGORITHM.html."},
+      {"--sum", "NUMBER", &arguments.sum,
+       "Measure nothing; add these, one of each rank, by the algorithms, and show each one's order and result."},
       {"--from", "FILE", &arguments.from, "Measure nothing; show, plot or convert what --json wrote."},
       {"--predict",
        "RANKS",

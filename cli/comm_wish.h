@@ -28,6 +28,7 @@ struct CommArguments {
   std::string late, corrupt;
   std::string json, csv, plot;
   std::string draw, out;
+  std::vector<std::string> sum;  // a number of each rank
   int ranks = 1;
   bool threads = false;
   std::vector<std::string> from;

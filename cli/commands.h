@@ -27,6 +27,7 @@ Command models_command();
 Command strats_command();
 Command env_command();
 Command race_demo_command();
+Command softmax_demo_command();
 Command docs_command();
 // `keel docs commands`, a command of `keel docs`.
 Command commands_page(const Command& program);

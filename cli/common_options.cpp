@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
@@ -95,6 +96,16 @@ Words with_columns(Words words, int asked) {
 
 Option ranks_as_threads(bool* variable) {
   return {"--threads", "", variable, "Ranks as threads of one process, without MPI."};
+}
+
+std::vector<double> numbers_of(const Words& words, std::string_view what) {
+  std::vector<double> numbers;
+  for (const std::string& word : words) {
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), numbers.emplace_back());
+    KEEL_CHECK(error == std::errc{} && end == word.data() + word.size(), what,
+               " takes numbers with commas between them; '", word.substr(0, 60), "' is none");
+  }
+  return numbers;
 }
 
 }  // namespace keel::cli

@@ -47,4 +47,7 @@ Words with_columns(Words words, int asked);
 // --threads
 Option ranks_as_threads(bool* variable);
 
+// Numbers that a user wrote, "inf" and "nan" among them; `what` names them where one is none.
+std::vector<double> numbers_of(const Words& words, std::string_view what);
+
 }  // namespace keel::cli

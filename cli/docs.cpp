@@ -5,6 +5,7 @@
 #include <string>
 
 #include "commands.h"
+#include "formats.h"
 #include "help.h"
 #include "keel/dist/lab/report.h"
 #include "keel/runtime/error.h"
@@ -41,6 +42,7 @@ Command docs_command() {
           page("config", "All keys of a configuration, as Markdown.", config_reference, "docs/config.md"),
           page("schedules", "All learning-rate schedules, as Markdown.", schedule_reference, "docs/schedules.md"),
           page("foreign", "Files of other trainers, key by key, as Markdown.", foreign_reference, "docs/foreign.md"),
+          page("formats", "What number types can hold, as Markdown.", formats_reference, "docs/formats.md"),
           page("trackers", "All types of trackers, as Markdown.", tracker_reference, "docs/trackers.md"),
           page("comm-schema", "What `keel comm --json` writes, as a JSON Schema.", lab::report_schema,
                "docs/comm.schema.json")}};

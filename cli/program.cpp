@@ -47,6 +47,7 @@ constexpr Listed kCommands[] = {
     {strats_command, "keel strats", "the names of strategies"},
     {env_command, "keel env", "what this machine and this build offer"},
     {race_demo_command, "keel race-demo", "the emulator finds a missing barrier in a CUDA kernel"},
+    {softmax_demo_command, "keel softmax-demo 1 3 2 5 --block 2", "a softmax from blocks, as attention computes it"},
     {docs_command, "keel docs config", "all keys of a configuration, as Markdown"},
 };
 

@@ -17,7 +17,6 @@ namespace {
 constexpr const char* kIntroduction =
     R"(Half of a block's threads add the other half's numbers to their own, then half of that half, and so on: six
 rounds for 64 threads, in shared memory. The kernel stands in cli/race_demo.cu.
-
 )";
 constexpr const char* kExplanation = R"(
 A GPU says nothing of the kind. Which threads come first is its own affair, so without the barrier the sum may be right
@@ -27,7 +26,10 @@ is an error, whatever the numbers were. docs/emulation.md tells what else it see
 )";
 
 void run() {
-  std::cout << kIntroduction << "Without the barrier between the rounds:\n";
+  std::cout << kIntroduction
+            << fmt::format("A warp has {0} threads, so these are {1} warps.\n\n", threads_of_a_warp(),
+                           64 / threads_of_a_warp())
+            << "Without the barrier between the rounds:\n";
   try {
     sum_of_block(false, ThreadOrder::first_to_last, true);
     throw Error("the emulator did not see the missing barrier", ErrorKind::numeric);

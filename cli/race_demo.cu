@@ -1,5 +1,6 @@
 #include "race_demo.h"
 
+#include "keel/kernels/cuda/device.h"
 #include "keel/runtime/cuda/launch.h"
 #include "keel/runtime/tensor.h"
 
@@ -47,5 +48,7 @@ float sum_of_block(bool with_barrier, [[maybe_unused]] ThreadOrder order, [[mayb
 #endif
   return static_cast<float>(sum.item());
 }
+
+int threads_of_a_warp() { return cuda::kWarp; }
 
 }  // namespace keel::cli

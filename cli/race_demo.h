@@ -9,4 +9,7 @@ enum class ThreadOrder : unsigned char { first_to_last, last_to_first };
 // emulator finds wrong, races only when it is to look for them.
 float sum_of_block(bool with_barrier, ThreadOrder order, bool look_for_races);
 
+// Of a GPU as kernels are written for it.
+int threads_of_a_warp();
+
 }  // namespace keel::cli

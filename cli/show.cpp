@@ -99,13 +99,13 @@ void run(const ShowArguments& arguments) {
   Config config = load_config(program_keys(), RunFolder(arguments.run).config());
   assume_precision(config);
   const auto task = make_task(config);
-  const int ranks = static_cast<int>(record.ranks.size());
+  const int ranks = record.began;
 
   Json told = Json::array();
   for (const RecordedRank& rank : record.ranks)
     told.push_back(to_json(rank, peak_of(record, rank), sent_in(record, rank)));
   if (arguments.json) {
-    std::cout << Json{{"step", record.step}, {"ranks", told}}.dump(2) << '\n';
+    std::cout << Json{{"step", record.step}, {"began", record.began}, {"ranks", told}}.dump(2) << '\n';
     return;
   }
   Json page = to_json(record), planned = Json::array();
@@ -114,6 +114,9 @@ void run(const ShowArguments& arguments) {
   page["run"] = arguments.run;
   page["summary"] = fmt::format("{} on {} rank{}, {}; {}", to_string(config.strategy), ranks, ranks == 1 ? "" : "s",
                                 config.optimizer.type, milliseconds(record.end - record.begin));
+  if (std::ssize(record.ranks) < ranks)
+    page["summary"] = fmt::format("{}; {} of them recorded it, and the plan is that of all with which the run began",
+                                  page.at("summary").string(), record.ranks.size());
   page["plan"] = plan_json(plan_run(config, *task, ranks, config.device == "cpu").memory);
   const std::string out = arguments.out.empty() ? arguments.run + "/step.html" : arguments.out;
   write_text_file(out, fill_page(kStepPage, page));

@@ -4,12 +4,14 @@
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "keel/dist/comm/trace.h"
 #include "keel/runtime/error.h"
 #include "keel/runtime/file.h"
 #include "keel/trainer/run_folder.h"
+#include "whole_number.h"
 
 namespace keel::cli {
 namespace {
@@ -25,6 +27,20 @@ struct Files {
   std::string trace, memory;
 };
 
+// Those that have a file of their own, trace.RANK.json: of ranks that were lost there is none.
+std::set<int> ranks_with_traces(const std::string& run) {
+  constexpr std::string_view kBegin = "trace.", kEnd = ".json";
+  std::set<int> ranks;
+  for (const auto& entry : std::filesystem::directory_iterator(run)) {
+    const std::string name = entry.path().filename();
+    if (!name.starts_with(kBegin) || !name.ends_with(kEnd) || name.size() < kBegin.size() + kEnd.size()) continue;
+    if (const auto rank =
+            whole_number(std::string_view(name).substr(kBegin.size(), name.size() - kBegin.size() - kEnd.size())))
+      ranks.insert(*rank);
+  }
+  return ranks;
+}
+
 std::vector<Files> files_of(const std::string& run) {
   const RunFolder folder(run);
   KEEL_CHECK(std::filesystem::is_directory(run), "'", run, "' is not the folder of a run");
@@ -32,8 +48,7 @@ std::vector<Files> files_of(const std::string& run) {
   std::vector<Files> files;
   if (is_there(folder.trace())) files.push_back({folder.trace(), folder.memory()});
   else
-    for (int rank = 0; is_there(folder.trace_of(rank)); ++rank)
-      files.push_back({folder.trace_of(rank), folder.memory_of(rank)});
+    for (const int rank : ranks_with_traces(run)) files.push_back({folder.trace_of(rank), folder.memory_of(rank)});
   KEEL_CHECK(!files.empty(), "the run in '", run, "' has recorded no step; log.trace=1 records its second one, and ",
              "profile={start: 100, steps: 1} the hundredth: keel train CONFIG.yaml run=FOLDER log.trace=1");
   for (const Files& each : files)
@@ -72,6 +87,7 @@ void read_changes(const std::string& file, StepRecord& record) {
              "'", file, "' is no record of memory that this keel reads");
   KEEL_CHECK(memory.at("dropped").integer() == 0, "'", file, "' lacks ", memory.at("dropped").integer(),
              " changes of memory for which there was no room; record fewer steps");
+  if (const Json* const began = memory.find("began")) record.began = static_cast<int>(began->integer());
   record.purposes.clear();
   for (const Json& purpose : memory.at("purposes").items()) record.purposes.push_back(purpose.string());
   for (const Json& own : memory.at("ranks").items()) {
@@ -133,6 +149,7 @@ StepRecord read_step(const std::string& run, std::int64_t step) {
   }
   std::ranges::sort(record.ranks, {}, &RecordedRank::rank);
   find_step(record, step);
+  record.began = std::max(record.began, record.ranks.back().rank + 1);  // an older keel did not write it
   for (RecordedRank& rank : record.ranks) {
     std::erase_if(rank.spans, [&](const RecordedSpan& span) { return !is_in(record, span); });
     std::erase_if(rank.changes, [&](const RecordedChange& change) { return change.time > record.end; });

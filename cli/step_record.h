@@ -32,6 +32,7 @@ struct RecordedRank {
 
 struct StepRecord {
   std::int64_t step = 0;
+  int began = 0;                    // ranks of the session that recorded it; some may have been lost before the step
   std::int64_t begin = 0, end = 0;  // from the first rank's to the last's
   std::vector<std::string> purposes;
   std::vector<RecordedRank> ranks;

@@ -27,7 +27,7 @@ class BlockNumbers {
 
 }  // namespace
 
-Json memory_trace(std::span<const MemoryChange> changes, std::int64_t start, std::int64_t dropped) {
+Json memory_trace(std::span<const MemoryChange> changes, int began, std::int64_t start, std::int64_t dropped) {
   Json purposes = Json::array();
   for (int i = 0; i < kPurposeCount; ++i) purposes.push_back(name_of(static_cast<Purpose>(i)));
   std::map<int, Json> by_rank;
@@ -38,7 +38,8 @@ Json memory_trace(std::span<const MemoryChange> changes, std::int64_t start, std
             {change.time - start, change.bytes, static_cast<int>(change.purpose), numbers[change.rank].of(change)}));
   Json ranks = Json::array();
   for (auto& [rank, own] : by_rank) ranks.push_back({{"rank", rank}, {"changes", std::move(own)}});
-  return {{"format", "keel memory"}, {"version", 1}, {"purposes", purposes}, {"ranks", ranks}, {"dropped", dropped}};
+  return {{"format", "keel memory"}, {"version", 1},   {"began", began},
+          {"purposes", purposes},    {"ranks", ranks}, {"dropped", dropped}};
 }
 
 }  // namespace keel

@@ -11,6 +11,7 @@ namespace keel {
 
 RunTrace::RunTrace(Communicator& engine_ranks, const Config& config)
     : plain_(engine_ranks),
+      began_(engine_ranks.size()),
       steps_(std::max(config.log.trace.last_step(), config.profile.steps.last_step())),
       start_(config.profile.steps.is_none() ? 0 : config.profile.start.last_step()),
       by_rank_(!config.profile.steps.is_none()) {
@@ -39,7 +40,7 @@ void RunTrace::begin(std::int64_t step) {
 void RunTrace::begin_window() {
   trace_->settle();
   trace_->clear();
-  memory_.emplace(plain_.rank());
+  memory_.emplace(trace_->rank());
   memory_->begin(context_->allocator());
   step_begins_ = Trace::now();
 }
@@ -68,13 +69,13 @@ std::string RunTrace::write(Communicator& ranks, const RunFolder& folder) {
   const auto write_both = [&](std::span<const TraceSpan> spans, std::span<const MemoryChange> changes,
                               const std::string& trace, const std::string& memory) {
     write_text_file(trace, chrome_trace(spans));
-    write_text_file(memory, memory_trace(changes, start_of(spans), memory_->dropped()).dump() + "\n");
+    write_text_file(memory, memory_trace(changes, began_, start_of(spans), memory_->dropped()).dump() + "\n");
   };
   const Recording all = by_rank_ ? Recording() : gather_recording(*trace_, memory_->changes(), ranks);
   together(ranks, [&] {
-    const int rank = ranks.rank();
-    if (by_rank_) write_both(trace_->spans(), memory_->changes(), folder.trace_of(rank), folder.memory_of(rank));
-    else if (rank == 0) write_both(all.spans, all.memory, folder.trace(), folder.memory());
+    const int number = trace_->rank();
+    if (by_rank_) write_both(trace_->spans(), memory_->changes(), folder.trace_of(number), folder.memory_of(number));
+    else if (ranks.rank() == 0) write_both(all.spans, all.memory, folder.trace(), folder.memory());
   });
   memory_.reset();
   if (dropped == 0) return "";

@@ -44,6 +44,7 @@ class RunTrace {
   std::string write(Communicator& ranks, const RunFolder& folder);
 
   Communicator& plain_;
+  int began_;                   // ranks of the session; those that are left have other numbers once some were lost
   std::int64_t steps_, start_;  // of the window; start 0: the session's second step
   bool by_rank_;
   std::int64_t before_ = 0, last_ = 0;  // the step before the window, and its last one

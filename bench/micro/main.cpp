@@ -1,9 +1,10 @@
-// The micro-benchmarks: one kernel, product, codec, update or collective at a time, by Google Benchmark. Each runs in
-// turn with its ceiling, so that a busy machine slows down both; the ratios are counters.
+// The micro-benchmarks: one kernel, product, codec, update, collective or allocation at a time, by Google Benchmark.
+// Each runs in turn with its ceiling, so that a busy machine slows down both; the ratios are counters.
 //
 //   of_copy        a copy's time (memcpy by the same threads, as many bytes) over the kernel's
 //   of_peak        the product's multiply-adds over those that a loop in registers does in the same time
 //   over_onednn    oneDNN's time over that of keel's own product
+//   of_watched     the time of allocations that a log records over that of those that none does
 //
 // Above 1 keel is faster than what it is compared with. Ratios are medians over the iterations of a run.
 
@@ -55,6 +56,7 @@ int run(int argc, char** argv) {
   add_codecs(options);
   add_matmul(options);
   add_collectives();
+  add_allocator();
   // Google Benchmark prints what is wrong with a filter.
   return benchmark::RunSpecifiedBenchmarks() == 0 ? 1 : 0;
 }

@@ -24,6 +24,7 @@ void add_updates(const Options& options);
 void add_codecs(const Options& options);
 void add_matmul(const Options& options);
 void add_collectives();
+void add_allocator();
 
 // Adds a benchmark whose function sets the time of each iteration, since contestants take turns with it.
 template <class F>

@@ -6,11 +6,10 @@
 
 #include "keel/kernels/attention.h"
 #include "keel/kernels/cpu/gemm.h"
+#include "keel/kernels/cpu/sizes.h"
 
 namespace keel::cpu {
 
-// Queries whose scores are held at once: workspace is this many rows of keys, whatever the length.
-inline constexpr std::int64_t kQueryBlock = 48;
 // Tasks wanted at least; where batch and heads give fewer, the query blocks of one head are dealt out.
 inline constexpr std::int64_t kAttentionTasks = 16;
 

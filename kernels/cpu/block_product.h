@@ -12,11 +12,10 @@
 // stream past it from the second level.
 namespace keel::cpu {
 
-inline constexpr std::int64_t kBlockSteps = 384;       // of k: an A panel of 18 KiB
 inline constexpr std::int64_t kUnpackedColumns = 768;  // of B, up to which A is not packed where it need not be
 
-template <class P>  // of B, whole panels: a block of 384 KiB
-inline constexpr std::int64_t kBlockColumns = 256 / kTileColumns<P>* kTileColumns<P>;
+template <class P>
+inline constexpr std::int64_t kBlockColumns = kTile.block_columns(sizeof(typename P::Sum));
 
 inline std::int64_t divide_up(std::int64_t value, std::int64_t by) { return (value + by - 1) / by; }
 inline std::int64_t round_up(std::int64_t value, std::int64_t multiple) {

@@ -14,10 +14,8 @@
 namespace keel::cpu {
 namespace {
 
-constexpr std::int64_t kTaskRows = 96;          // rows of C a task computes when B is shared
-constexpr std::int64_t kSharedUnits = 2 << 20;  // of the shared operand at a time (8 MiB)
-constexpr std::int64_t kTasks = 32;             // wanted at least where the product is large enough
-constexpr std::int64_t kPackingProducts = 16;   // multiply-adds in the time that packing a number takes
+constexpr std::int64_t kTasks = 32;            // wanted at least where the product is large enough
+constexpr std::int64_t kPackingProducts = 16;  // multiply-adds in the time that packing a number takes
 
 template <class Sum, class Out>
 void store_row(const Sum* sums, std::int64_t n, Out* out) {

@@ -76,10 +76,9 @@ void multiply_plain(const MatmulArgs& args) {
 }
 
 std::string plain_backend(DType dtype) {
-  const char* vectors = kVectorBytes == 64 ? "AVX-512" : "AVX2";
   const bool pairs = dtype == DType::bf16 && Product<bf16>::kDepth == 2;
   const bool widened = !pairs && (dtype == DType::bf16 || dtype == DType::f16);
-  return concat("keel (", vectors, pairs ? ", bf16 dot products)" : widened ? ", widened to f32)" : ")");
+  return concat("keel (", kTile.instructions, pairs ? ", bf16 dot products)" : widened ? ", widened to f32)" : ")");
 }
 
 void (*onednn_entry())(const MatmulArgs& args) {

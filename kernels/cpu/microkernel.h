@@ -1,15 +1,15 @@
 #pragma once
 // The innermost product: one register tile of C from packed panels of A and B.
 //
-// Tiles are kTileRows x kTileVectors vectors of sums: 12 x 2 of the 32 AVX-512 registers or 4 x 3 of
-// the 16 AVX2 registers, which leaves room for a row of B and one broadcast element of A. Each step
-// loads fewer operands than it multiplies, so the multipliers are what limits (Goto and van de Geijn 2008).
+// Tiles are kTileRows x kTileVectors vectors of sums (keel/kernels/cpu/sizes.h). Each step loads fewer operands than it
+// multiplies, so the multipliers are what limits (Goto and van de Geijn 2008).
 
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
 
+#include "keel/kernels/cpu/sizes.h"
 #include "keel/runtime/half.h"
 
 #if defined(__AVX512F__) || defined(__FMA__)
@@ -18,15 +18,9 @@
 
 namespace keel::cpu {
 
-#if defined(__AVX512F__)
-inline constexpr int kVectorBytes = 64;
-inline constexpr int kTileRows = 12;
-inline constexpr int kTileVectors = 2;
-#else
-inline constexpr int kVectorBytes = 32;
-inline constexpr int kTileRows = 4;
-inline constexpr int kTileVectors = 3;
-#endif
+inline constexpr int kVectorBytes = kTile.vector_bytes;
+inline constexpr int kTileRows = kTile.rows;
+inline constexpr int kTileVectors = kTile.vectors;
 
 template <class T>
 struct VectorOf {
@@ -111,7 +105,7 @@ template <class T>
 using Product = typename ProductOf<T>::Type;
 
 template <class P>
-inline constexpr int kTileColumns = kTileVectors* kLanes<typename P::Sum>;
+inline constexpr int kTileColumns = kTile.columns(sizeof(typename P::Sum));
 
 // c[i][j] = alpha * sum_s a[i][s] b[s][j] (+ c[i][j] with `add`), rounded to Out. Row i of A starts at
 // a + i * a_row and is dense along k, unless A is packed: then it is a panel (steps, kTileRows).

@@ -3,6 +3,7 @@
 
 #include "keel/kernels/cuda/attention_tiles.h"
 #include "keel/kernels/cuda/backend.h"
+#include "keel/kernels/running_softmax.h"
 
 namespace keel::cuda {
 namespace {
@@ -14,15 +15,12 @@ struct ForwardParameters {
   AttentionOptions options;
 };
 
-struct Larger {  // NaN is passed over here; it comes out of the exponentials
-  __device__ float operator()(float a, float b) const { return a < b ? b : a; }
-};
-
 // One block of kTile queries against all keys that they see, kTile at a time. kOptions: a bias and dropout may be
 // given.
 template <int kTile, int kSize, bool kOptions>
 __global__ void __launch_bounds__(kTileThreads, 2) attention_kernel(ForwardParameters p, int tiles) {
   using Own = Tiles<kTile, kSize>;
+  using Larger = RunningSoftmax::Larger;
   constexpr int kQuery = 0, kKeys = 1, kTilesHeld = 2;  // keys make room for values
   const Own own;
   const AttentionShape& shape = p.shape;
@@ -36,12 +34,8 @@ __global__ void __launch_bounds__(kTileThreads, 2) attention_kernel(ForwardParam
   const bool drops = kOptions && p.options.dropout.samples != nullptr;
 
   own.load(kQuery, p.q, p.q.heads.at(part.b, part.head), first, end);
-  float sums[Own::kEach][Own::kQuads][4] = {}, largest[Own::kEach], total[Own::kEach];
-#pragma unroll
-  for (int e = 0; e < Own::kEach; ++e) {
-    largest[e] = -INFINITY;
-    total[e] = 0;
-  }
+  float sums[Own::kEach][Own::kQuads][4] = {};
+  RunningSoftmax rows[Own::kEach];
   for (int key = first_key; key < keys_seen; key += kTile) {
     __syncthreads();  // the values before were read
     own.load(kKeys, p.k, p.k.heads.at(part.b, kv_head), key, limit, start);
@@ -67,14 +61,11 @@ __global__ void __launch_bounds__(kTileThreads, 2) attention_kernel(ForwardParam
         score = column < seen && column >= from ? (kOptions ? score : score * shape.scale) : -INFINITY;
         block_largest = Larger{}(block_largest, score);
       }
-      const float before = largest[e];
-      largest[e] = Larger{}(before, reduce_row(block_largest, Larger{}));
-      const float shift = largest[e] == -INFINITY ? 0 : largest[e];  // nothing was seen yet
-      const float rescale = math::exp_flushed(before - shift);
+      const RunningSoftmax::Block block = rows[e].begin(reduce_row(block_largest, Larger{}));
       float block_total = 0;
 #pragma unroll
-      for (int f = 0; f < Own::kEach; ++f) block_total += scores[e][f] = math::exp_flushed(scores[e][f] - shift);
-      total[e] = math::fma(total[e], rescale, reduce_row(block_total, Sum{}));
+      for (int f = 0; f < Own::kEach; ++f) block_total += scores[e][f] = block.weight(scores[e][f]);
+      rows[e].end(block, reduce_row(block_total, Sum{}));
       if (drops) {
 #pragma unroll
         for (int f = 0; f < Own::kEach; ++f)
@@ -82,7 +73,7 @@ __global__ void __launch_bounds__(kTileThreads, 2) attention_kernel(ForwardParam
       }
 #pragma unroll
       for (int c = 0; c < Own::kQuads; ++c)
-        for (int i = 0; i < 4; ++i) sums[e][c][i] *= rescale;
+        for (int i = 0; i < 4; ++i) sums[e][c][i] *= block.rescale;
     }
     own.store_scores(kTilesHeld, scores);
     __syncthreads();
@@ -92,12 +83,12 @@ __global__ void __launch_bounds__(kTileThreads, 2) attention_kernel(ForwardParam
 #pragma unroll
   for (int e = 0; e < Own::kEach; ++e) {
     const int query = first + own.y + kSide * e;
-    const float inverse = total[e] == 0 ? 0 : (kOptions ? p.options.dropout.factor : 1) / total[e];
+    const float inverse = rows[e].total == 0 ? 0 : (kOptions ? p.options.dropout.factor : 1) / rows[e].total;
 #pragma unroll
     for (int c = 0; c < Own::kQuads; ++c)
       for (int i = 0; i < 4; ++i) sums[e][c][i] *= inverse;
     if (query < end && own.x == 0)
-      p.lse[shape.row(part.b, part.head, query)] = largest[e] + math::log(total[e]);  // -inf where no key is seen
+      p.lse[shape.row(part.b, part.head, query)] = rows[e].log_sum_exp();  // -inf where no key is seen
   }
   own.store(p.out, p.out.heads.at(part.b, part.head), first, end, 1, sums);
 }

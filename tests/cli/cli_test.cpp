@@ -7,6 +7,7 @@
 #include "cli/build_info.h"
 #include "cli/machine.h"
 #include "keel/runtime/device_api.h"
+#include "keel/runtime/json.h"
 #include "keel/trainer/schema.h"
 #include "tests/cli/sandbox.h"
 
@@ -94,6 +95,30 @@ TEST(Program, EnvNamesEveryOptionalPartAndWhatAMissingOneWouldBring) {
     EXPECT_FALSE(part.brings.empty()) << part.name;
     EXPECT_NE(outcome.out.find(concat(part.state, "; it would bring ", part.brings)), std::string::npos) << outcome.out;
   }
+}
+
+TEST(Program, EnvGivesRowsAndSizesOfEveryBuildAsJson) {
+  const Outcome outcome = run_keel("env --json");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const Json said = Json::parse(outcome.out);
+  const std::string text = run_keel("env").out;
+  EXPECT_EQ(text.rfind(concat("keel           ", said.at("environment").at("keel").string(), "\n"), 0), 0u) << text;
+  int of_this_build = 0;
+  for (const Json& product : said.at("products_f32").items()) {
+    const auto number = [&](const char* name) { return product.at(name).integer(); };
+    EXPECT_EQ(number("tile_columns"), number("tile_vectors") * number("vector_bytes") / 4);
+    EXPECT_EQ(number("block_columns") % number("tile_columns"), 0) << "whole panels";
+    if (!product.at("is_of_this_build").boolean()) continue;
+    ++of_this_build;
+    EXPECT_NE(text.find(concat("\nproducts       keel (", product.at("instructions").string(), "), f32: tiles of ",
+                               number("tile_rows"), " x ", number("tile_columns"), ", ")),
+              std::string::npos)
+        << text;
+  }
+  EXPECT_EQ(of_this_build, 1);
+  EXPECT_EQ(said.at("products_f32").items().size(), 2u);
+  EXPECT_NE(text.find(concat("blocks of ", said.at("attention").at("query_block").integer(), " queries\n")),
+            std::string::npos);
 }
 
 // In a test program's environment there is no GPU: the row says so and why, or names what there is.

@@ -77,6 +77,56 @@ TEST(ShowCommand, ThePeakIsTheAllocatorsAndTheBytesAreTheEngines) {
   }
 }
 
+// The data of a page.
+Json data_in(const std::string& html) {
+  const std::string_view before = "const data = ";
+  const std::size_t begin = html.find(before) + before.size();
+  return Json::parse(html.substr(begin, html.find(";\n", begin) - begin));
+}
+
+// What a rank wrote that was lost is gone; the others' is as it was.
+void forget_rank(const Sandbox& sandbox, int lost) {
+  Json trace = Json::parse(sandbox.read("seen/trace.json")), memory = Json::parse(sandbox.read("seen/memory.json"));
+  Json events = Json::array(), ranks = Json::array();
+  for (const Json& event : trace.at("traceEvents").items())
+    if (event.at("pid").integer() != lost) events.push_back(event);
+  for (const Json& rank : memory.at("ranks").items())
+    if (rank.at("rank").integer() != lost) ranks.push_back(rank);
+  trace["traceEvents"] = events;
+  memory["ranks"] = ranks;
+  sandbox.write("seen/trace.json", trace.dump());
+  sandbox.write("seen/memory.json", memory.dump());
+}
+
+TEST(ShowCommand, PlansForTheRanksThatTheRunBeganWith) {
+  for (const int lost : {0, 2}) {
+    const Sandbox sandbox;
+    const Outcome trained =
+        sandbox.keel(concat("launch -N 3 --threads ", KEEL_SOURCE_DIR, "/tests/cli/small.yaml", kRun,
+                            " batch.global=9 sharding.group=1 outer.type=diloco outer.every=2 "
+                            "outer.on_failure=drop log.trace=1"));
+    ASSERT_EQ(trained.code, 0) << trained.err;
+    const Outcome whole = sandbox.keel("show seen --out whole.html");
+    ASSERT_EQ(whole.code, 0) << whole.err;
+    EXPECT_EQ(whole.out.find("of them recorded it"), std::string::npos) << whole.out;
+    forget_rank(sandbox, lost);
+    const Outcome left = sandbox.keel("show seen --out left.html");
+    ASSERT_EQ(left.code, 0) << left.err;
+    EXPECT_NE(left.out.find(" on 3 ranks, "), std::string::npos) << left.out;
+    EXPECT_NE(left.out.find("; 2 of them recorded it, and the plan is that of all"), std::string::npos) << left.out;
+    const Json before = data_in(sandbox.read("whole.html")), after = data_in(sandbox.read("left.html"));
+    EXPECT_NE(after.at("summary").string().find("2 of them recorded it"), std::string::npos);
+    EXPECT_EQ(after.at("plan").dump(), before.at("plan").dump());
+    ASSERT_EQ(after.at("planned").items().size(), 2u);
+    for (std::size_t i = 0; i < 2; ++i) {
+      const std::size_t rank = i + (lost == 0 ? 1 : 0);
+      EXPECT_EQ(after.at("ranks").items()[i].at("rank").integer(), static_cast<std::int64_t>(rank));
+      EXPECT_EQ(after.at("planned").items()[i].dump(), before.at("planned").items()[rank].dump()) << rank;
+    }
+    EXPECT_EQ(Json::parse(sandbox.keel("show seen --json").out).at("began").integer(), 3);
+  }
+}
+
 TEST(ShowCommand, FollowsBlocksFromTheirBeginningToTheirEnd) {
   StepRecord record{.step = 7, .begin = 100, .end = 200, .purposes = {"parameter", "activation"}, .ranks = {}};
   RecordedRank rank{.rank = 0, .spans = {}, .changes = {}};

@@ -108,6 +108,25 @@ TEST(LostGroups, AreDroppedWhereverTheyDie) {
   }
 }
 
+// Those that are left number themselves anew, and what they record keeps the numbers with which they began.
+TEST(LostGroups, LeaveRecordingsThatSayWhoTheOthersWere) {
+  const TemporaryFolder place;
+  const Config config =
+      small_run(place, "run", dropping("{type: diloco, every: 3}", 1, {"profile={start: 12, steps: 1}"}));
+  const Ended ended = train_until_death(3, config, 0, 5);
+  ASSERT_EQ(ended.left(), (std::set<int>{1, 2})) << ended.errors[0];
+  const RunFolder folder(config.run);
+  EXPECT_FALSE(std::filesystem::exists(folder.trace_of(0)));
+  for (const int rank : {1, 2}) {
+    const Json memory = Json::parse(read_text_file(folder.memory_of(rank)));
+    EXPECT_EQ(memory.at("began").integer(), 3);
+    ASSERT_EQ(memory.at("ranks").items().size(), 1U);
+    EXPECT_EQ(memory.at("ranks").items()[0].at("rank").integer(), rank);
+    const Json trace = Json::parse(read_text_file(folder.trace_of(rank)));
+    for (const Json& event : trace.at("traceEvents").items()) EXPECT_EQ(event.at("pid").integer(), rank);
+  }
+}
+
 TEST(LostGroups, AreDroppedAsAWhole) {
   for (const char* outer : {"{type: streaming_diloco, every: 4, fragments: 2, delay: 2}",
                             "{type: sparse_loco, every: 3, chunk: 64, keep: 4}", "{type: demo, chunk: 16, keep: 2}"}) {

@@ -1,78 +1,90 @@
 """addition.md: one sum in three orders, and which orders end in the same bits."""
 
-import struct
+import re
 
 from drawing import Drawing
 from primers.program import Failed
 
 MAKER = "scripts/draw-primers"
-TERMS = (256.0, 1.0, 1.0, 1.0)  # what ranks 0 to 3 bring
+DTYPE = "bf16"
 
 
-def fp32(x):
-    return struct.unpack("<f", struct.pack("<f", x))[0]
+def rows_of(said):
+    """Of `keel comm --sum`: algorithm, shard, order, sums and result of each row."""
+    rows = []
+    for line in said.splitlines():
+        cells = re.split(r"  +", line)
+        if len(cells) == 5 and not line.startswith("#") and cells[0] != "algorithm":
+            rows.append(cells)
+    return rows
 
 
-def bf16(x):
-    """The nearest of 8 significant bits, ties to even: of an fp32 number its upper half, rounded."""
-    word = struct.unpack("<I", struct.pack("<f", x))[0]
-    word += 0x7FFF + (word >> 16 & 1)
-    return struct.unpack("<f", struct.pack("<I", word & 0xFFFF0000))[0]
+def steps_of(sums):
+    """Of "256 + 1 = 257 -> 256, 1 + 1 = 2": what is added, its sum, and what this is rounded to."""
+    return [re.fullmatch(r"(.+) = (\S+?)(?: -> (\S+))?", each).groups() for each in sums.split(", ")]
 
 
-def orders():
-    """Rows: name of the order, steps as words, the result."""
-    a, b, c, e = TERMS
-    once = fp32(fp32(fp32(a + b) + c) + e)
-    ring = [a]
-    for term in (b, c, e):
-        ring.append(bf16(ring[-1] + term))
-    left, right = bf16(a + b), bf16(c + e)
+def words_of(step):
+    added, total, rounded = step
+    return f"{added} = {total}" + (f", rounded: {rounded}" if rounded else "")
+
+
+def orders(said):
+    """Rows: names of algorithms, their order as words, steps as words, the result."""
+    rows = rows_of(said)
+    once = [row for row in rows if row[2] == "0+1+2+3"]
+    pairs = [row for row in rows if row[0] == "tree"]
+    around = [row for row in rows if row[0] == "ring" and row[2].startswith("((0+")]
+    if not once or len(pairs) != 1 or len(around) != 1:
+        raise Failed(f"the orders of additions are not those of the drawing:\n{said}")
+    ((added, total, rounded),) = steps_of(once[0][3])
+    first, second, last = steps_of(pairs[0][3])
+    begin, *more = steps_of(around[0][3])
     return (
         (
-            "ordered, direct, flat",
+            ", ".join(row[0] for row in once),
             "one sum by rank in fp32, rounded once",
-            (f"((256 + 1) + 1) + 1 = {once:.0f}", f"rounded to bf16: {bf16(once):.0f}"),
-            bf16(once),
+            (f"{added} = {total}", f"rounded to {DTYPE}: {rounded}"),
+            once[0][4],
         ),
         (
             "tree",
             "pairs, rounded at each sum",
-            (
-                f"256 + 1 = 257, rounded: {left:.0f};  1 + 1 = {right:.0f}",
-                f"{left:.0f} + {right:.0f} = {bf16(left + right):.0f}",
-            ),
-            bf16(left + right),
+            (f"{words_of(first)};  {words_of(second)}", words_of(last)),
+            pairs[0][4],
         ),
         (
             "ring",
             "the shard that begins at rank 0, rounded each time",
             (
-                f"256 + 1 = 257, rounded: {ring[1]:.0f};  + 1: {ring[2]:.0f};  + 1: {ring[3]:.0f}",
+                ";  ".join([words_of(begin)] + [f"+ {each[0].split(' + ')[1]}: {each[2]}" for each in more]),
                 "each 1 is lost by itself",
             ),
-            ring[3],
+            around[0][4],
         ),
     )
 
 
-def one_sum():
+def one_sum(said):
+    terms, exact = re.search(r"they bring (.+); added in f64: (\S+)", said).groups()
     d = Drawing("One sum of four numbers, in three orders", 800, 286, MAKER)
-    d.text(20, 24, "Four ranks bring 256, 1, 1 and 1 in bf16. The exact sum is 259.", "head")
+    d.text(
+        20, 24, f"Four ranks bring {' and '.join(terms.rsplit(', ', 1))} in {DTYPE}. The exact sum is {exact}.", "head"
+    )
     d.text(
         20,
         44,
         "From 256 to 512, bf16 has the even numbers alone. An odd one goes to the neighbour whose last bit is 0.",
         "small",
     )
-    for i, (name, what, steps, result) in enumerate(orders()):
+    for i, (name, what, steps, result) in enumerate(orders(said)):
         y = 60 + 72 * i
         d.box(20, y, 760, 62, "abc"[i])
         d.text(32, y + 22, name, "head")
         d.text(32, y + 42, what, "small")
         d.text(345, y + 22, steps[0], "mono")
         d.text(345, y + 42, steps[1], "mono")
-        d.text(766, y + 36, f"{result:.0f}", "head", "end")
+        d.text(766, y + 36, result, "head", "end")
     return d.svg()
 
 
@@ -128,6 +140,7 @@ def weights_by_ranks(keel, virtual_ranks):
 
 
 def draw(keel):
+    sums = keel.say(f"comm --sum 256,1,1,1 --dtype {DTYPE} --algorithms ordered,direct,flat,tree,ring --columns 140")
     said = keel.say(
         "compare learn/gpt.yaml -N 4 --threads --steps 4 --repeats 1 --columns 140 "
         "--algorithms ordered,direct,flat,ring,tree,rhd device=cpu strategy=bf16"
@@ -136,6 +149,6 @@ def draw(keel):
     if len(rows) != 6:
         raise Failed(f"the comparison has {len(rows)} rows instead of 6:\n{said}")
     return {
-        "addition-orders": one_sum(),
+        "addition-orders": one_sum(sums),
         "addition-bits": same_bits(rows, weights_by_ranks(keel, 0), weights_by_ranks(keel, 4)),
     }

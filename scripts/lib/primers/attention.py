@@ -1,15 +1,13 @@
 """flash-attention.md: memory over the length of a text, and a row of attention computed from blocks."""
 
-import math
+import re
 
 from drawing import Axes, Drawing
-from primers.program import constants_of
+from primers.program import Failed
 
 MAKER = "scripts/draw-primers"
 LENGTHS = (128, 256, 512, 1024, 2048)
 HEADS = 4
-ROW = ((1.0, 3.0), (2.0, 5.0))  # scores of one query, in two blocks of keys
-VALUES = ((10.0, 20.0), (30.0, 40.0))
 
 
 def memory(peaks):
@@ -45,53 +43,30 @@ def memory(peaks):
     return d.svg()
 
 
-def folded():
-    """What is known after each block: largest score, factor on what came before, sum of exponentials, sum of values."""
-    largest, total, value, rows = -math.inf, 0.0, 0.0, []
-    for scores, values in zip(ROW, VALUES):
-        new = max(largest, *scores)
-        factor = math.exp(largest - new)
-        weights = [math.exp(s - new) for s in scores]
-        total = total * factor + sum(weights)
-        value = value * factor + sum(w * v for w, v in zip(weights, values))
-        largest = new
-        rows.append((scores, values, largest, factor, weights, total, value))
-    return rows
-
-
-def running():
-    rows = folded()
-    scores, values = ROW[0] + ROW[1], VALUES[0] + VALUES[1]
-    weights = [math.exp(s - max(scores)) for s in scores]
-    whole = sum(w * v for w, v in zip(weights, values)) / sum(weights)
+def running(said):
+    """said: what `keel softmax-demo` prints of four scores in two blocks."""
+    found = re.findall(
+        r"block (\d+): scores (.+); values (.+)\n  (m = .+), (the largest .+)\n  (l = .+)\n  (o = .+)\n", said
+    )
+    result, shares, whole = re.search(
+        r"\n(result: .+)\nall scores at once.*: softmax gives (.+), and the result (.+)\n", said
+    ).groups()
+    if len(found) != 2 or f" = {whole};" not in result:
+        raise Failed(f"there are no two blocks that end in the softmax of the whole row:\n{said}")
     d = Drawing("A row of attention from two blocks", 800, 318, MAKER)
     d.text(20, 24, "One query, four keys in two blocks: what a thread keeps is m, l and o, not the scores", "head")
-    for i, (block, own, largest, factor, exps, total, value) in enumerate(rows):
+    for i, (block, scores, values, largest, told, total, value) in enumerate(found):
         y = 42 + 98 * i
         d.box(20, y, 760, 86, "ab"[i])
-        d.text(32, y + 22, f"block {i}", "head")
-        d.text(32, y + 44, f"scores {block[0]:.0f}, {block[1]:.0f}", "mono")
-        d.text(32, y + 64, f"values {own[0]:.0f}, {own[1]:.0f}", "mono")
-        d.text(180, y + 22, f"m = {largest:.0f}", "mono")
-        told = "the largest score so far"
-        if i != 0:
-            told += f"; what came before counts e^({rows[0][2]:.0f} - {largest:.0f}) = {factor:.4f} of what it did"
+        d.text(32, y + 22, f"block {block}", "head")
+        d.text(32, y + 44, f"scores {scores}", "mono")
+        d.text(32, y + 64, f"values {values}", "mono")
+        d.text(180, y + 22, largest, "mono")
         d.text(250, y + 22, told, "small")
-        before = "" if i == 0 else f"{rows[0][5]:.4f} · {factor:.4f} + "
-        d.text(180, y + 44, f"l = {before}{exps[0]:.4f} + {exps[1]:.4f} = {total:.4f}", "mono")
-        before = "" if i == 0 else f"{rows[0][6]:.4f} · {factor:.4f} + "
-        parts = " + ".join(f"{e:.4f} · {v:.0f}" for e, v in zip(exps, own))
-        d.text(180, y + 64, f"o = {before}{parts} = {value:.4f}", "mono")
-    last = rows[-1]
-    d.text(
-        20,
-        258,
-        f"result: o / l = {last[6]:.4f} / {last[5]:.4f} = {last[6] / last[5]:.4f};  kept for backward: "
-        f"m + log l = {last[2] + math.log(last[5]):.4f}",
-        "mono",
-    )
-    shares = ", ".join(f"{w / sum(weights):.4f}" for w in weights)
-    d.text(20, 282, f"all four scores at once: softmax gives {shares}, and the same {whole:.4f}", "mono")
+        d.text(180, y + 44, total.replace("*", "·"), "mono")
+        d.text(180, y + 64, value.replace("*", "·"), "mono")
+    d.text(20, 258, result.replace("; ", ";  "), "mono")
+    d.text(20, 282, f"all four scores at once: softmax gives {shares}, and the same {whole}", "mono")
     d.text(20, 306, "m: largest score;  l: sum of e^(score - m);  o: sum of e^(score - m) · value", "small")
     return d.svg()
 
@@ -142,9 +117,9 @@ def draw(keel):
             t=length,
         )
         peaks[length] = records[-1]["peak_activation_bytes"]
-    queries = constants_of("kernels/cpu/attention_shape.h")["kQueryBlock"]
+    queries = keel.json("env --json")["attention"]["query_block"]
     return {
         "attention-memory": memory(peaks),
-        "attention-running": running(),
+        "attention-running": running(keel.say("softmax-demo 1 3 2 5 --values 10,20,30,40 --block 2")),
         "attention-blocks": blocks(queries, 8 * queries),
     }

@@ -1,7 +1,7 @@
 """gpu.md: who shares which memory, and a sum over a block with and without its barrier."""
 
 from drawing import Drawing, size_words
-from primers.program import Failed, constants_of, number_in
+from primers.program import Failed, number_in
 
 MAKER = "scripts/draw-primers"
 
@@ -96,5 +96,5 @@ def draw(keel):
     threads = number_in(r"rounds for (\d+) threads", said)
     wrong = number_in(r"the sum is (\d+) when threads run from the first", said)
     right = number_in(r"No complaint; the sum is (\d+)", said)
-    warp = constants_of("kernels/cuda/device.h")["kWarp"]
+    warp = number_in(r"A warp has (\d+) threads", said)
     return {"gpu-memories": memories(threads, warp), "gpu-race": race(threads, right, wrong)}

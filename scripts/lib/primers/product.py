@@ -1,32 +1,14 @@
 """product.md: the blocks of a matrix product from memory to registers, and the layout of a packed panel."""
 
 from drawing import Drawing, size_words
-from primers.program import ROOT, constants_of, number_in
 
 MAKER = "scripts/draw-primers"
-CODE = "kernels/cpu"
 
 
-def sizes(branch):
-    """Numbers of the code for fp32: of AVX-512 or of AVX2."""
-    tile = constants_of(
-        f"{CODE}/microkernel.h", "if defined(__AVX512F__)\ninline" if branch == "AVX-512" else "else\ninline"
-    )
-    blocks = constants_of(f"{CODE}/block_product.h")
-    gemm = constants_of(f"{CODE}/gemm.cpp")
-    wanted = number_in(r"kBlockColumns = (\d+) /", (ROOT / CODE / "block_product.h").read_text())
-    lanes = tile["kVectorBytes"] // 4
-    columns = tile["kTileVectors"] * lanes
-    return {
-        "rows": tile["kTileRows"],
-        "vectors": tile["kTileVectors"],
-        "lanes": lanes,
-        "columns": columns,
-        "steps": blocks["kBlockSteps"],
-        "block_columns": wanted // columns * columns,
-        "task_rows": gemm["kTaskRows"],
-        "shared": 4 * gemm["kSharedUnits"],
-    }
+def sizes(said, instructions):
+    """Of `keel env --json`: how products of fp32 are cut with these instructions."""
+    (product,) = (each for each in said["products_f32"] if each["instructions"] == instructions)
+    return product
 
 
 def blocks(s, narrow):
@@ -41,28 +23,31 @@ def blocks(s, narrow):
         (
             "memory",
             "c",
-            f"B is packed once, up to {size_words(s['shared'])} of it at a time; all threads read it",
+            f"B is packed once, up to {size_words(s['shared_bytes'])} of it at a time; all threads read it",
             f"a task is {s['task_rows']} rows of C: its rows of A are packed by the thread that takes it",
         ),
         (
             "second-level cache",
             "b",
-            f"a block of B: {s['steps']} steps of k by {s['block_columns']} columns, "
-            f"{size_words(4 * s['steps'] * s['block_columns'])}",
-            f"{s['block_columns'] // s['columns']} panels, each (steps, {s['columns']}), for every panel of A in turn",
+            f"a block of B: {s['block_steps']} steps of k by {s['block_columns']} columns, "
+            f"{size_words(4 * s['block_steps'] * s['block_columns'])}",
+            f"{s['block_columns'] // s['tile_columns']} panels, each (steps, {s['tile_columns']}), "
+            "for every panel of A in turn",
         ),
         (
             "first-level cache",
             "d",
-            f"a panel of A: {s['rows']} rows by {s['steps']} steps of k, {size_words(4 * s['rows'] * s['steps'])}",
+            f"a panel of A: {s['tile_rows']} rows by {s['block_steps']} steps of k, "
+            f"{size_words(4 * s['tile_rows'] * s['block_steps'])}",
             "it stays, while the panels of the block of B go past it",
         ),
         (
             "registers",
             "a",
-            f"a tile of C: {s['rows']} rows by {s['columns']} columns, in {s['rows'] * s['vectors']} vectors",
-            f"a step of k: {s['vectors']} vectors of B and {s['rows']} numbers of A are loaded, "
-            f"{s['rows'] * s['columns']} products are added",
+            f"a tile of C: {s['tile_rows']} rows by {s['tile_columns']} columns, "
+            f"in {s['tile_rows'] * s['tile_vectors']} vectors",
+            f"a step of k: {s['tile_vectors']} vectors of B and {s['tile_rows']} numbers of A are loaded, "
+            f"{s['tile_rows'] * s['tile_columns']} products are added",
         ),
     )
     for i, (place, kind, what, more) in enumerate(rows):
@@ -71,14 +56,15 @@ def blocks(s, narrow):
         d.text(32 + inset, 66 + 74 * i, place, "head")
         d.text(220 + inset / 2, 66 + 74 * i, what, "")
         d.text(220 + inset / 2, 88 + 74 * i, more, "small")
-    loaded, products = s["rows"] + s["columns"], s["rows"] * s["columns"]
-    loaded2, products2 = narrow["rows"] + narrow["columns"], narrow["rows"] * narrow["columns"]
+    loaded, products = s["tile_rows"] + s["tile_columns"], s["tile_rows"] * s["tile_columns"]
+    loaded2, products2 = narrow["tile_rows"] + narrow["tile_columns"], narrow["tile_rows"] * narrow["tile_columns"]
     d.lines(
         20,
         362,
         (
             f"AVX-512: {loaded} numbers loaded for {products} products, {loaded / products:.2f} for each. AVX2 has half the "
-            f"registers: a tile of {narrow['rows']} by {narrow['columns']}, {loaded2} for {products2}, {loaded2 / products2:.2f}.",
+            f"registers: a tile of {narrow['tile_rows']} by {narrow['tile_columns']}, {loaded2} for {products2}, "
+            f"{loaded2 / products2:.2f}.",
             "Two plain loops without a tile load 2 numbers for each product.",
         ),
     )
@@ -88,7 +74,7 @@ def blocks(s, narrow):
 def panel(s):
     shown_rows, shown_steps = 3, 4
     d = Drawing("A packed panel", 800, 236, MAKER)
-    d.text(20, 24, f"Packing, with panels of {shown_rows} rows instead of {s['rows']}", "head")
+    d.text(20, 24, f"Packing, with panels of {shown_rows} rows instead of {s['tile_rows']}", "head")
     d.text(20, 52, "A as it lies, a row after the other", "small")
     for i in range(2 * shown_rows):
         for k in range(shown_steps):
@@ -106,6 +92,7 @@ def panel(s):
     return d.svg()
 
 
-def draw(_):
-    wide, narrow = sizes("AVX-512"), sizes("AVX2")
+def draw(keel):
+    said = keel.json("env --json")
+    wide, narrow = sizes(said, "AVX-512"), sizes(said, "AVX2")
     return {"product-blocks": blocks(wide, narrow), "product-panel": panel(wide)}

@@ -1,4 +1,4 @@
-"""Where the numbers of the primers' drawings come from: commands of keel, its sources, and what was measured once."""
+"""Where the numbers of the primers' drawings come from: commands of keel, and what was measured once."""
 
 import json
 import pathlib
@@ -60,18 +60,6 @@ def number_in(pattern, text):
     if found is None:
         raise Failed(f"'{pattern}' is not in what keel says: {text}")
     return int(found.group(1))
-
-
-def constants_of(source, branch=""):
-    """Names and values of the whole-number constants of a source; `branch`: of what follows this directive."""
-    text = (ROOT / source).read_text()
-    if branch:
-        text = text[text.index(f"#{branch}") :]
-    found = {}
-    for name, value in re.findall(r"constexpr (?:int|std::int64_t) (\w+) = ([0-9 <]+);", text):
-        first, *shift = value.split("<<")
-        found.setdefault(name, int(first) << int(shift[0]) if shift else int(first))
-    return found
 
 
 def measured(name):
