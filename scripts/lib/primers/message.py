@@ -3,17 +3,25 @@
 import json
 
 from drawing import Axes, Drawing, size_words
-from primers.program import measured
+from primers.program import measured, number_in
 
 MAKER = "scripts/draw-primers"
 RANKS = 4
 ALGORITHMS = ("ordered", "direct", "ring", "rhd", "hier", "tree", "flat")
-# Steps one after the other, and tensors that pass the slowest rank's link, of an all-reduce among 4 ranks.
-COSTS = {"direct": (2, 1.5), "tree": (4, 4), "ring": (6, 1.5)}
 KINDS = {"direct": "a", "tree": "b", "ring": "c"}
 
 
-def times(run):
+def costs(keel):
+    """By algorithm, of an all-reduce among 4 ranks: steps, and tensors that pass the busiest rank's link one after another."""
+    found = {}
+    for name in KINDS:
+        said = keel.say(f"comm --draw {name} -N {RANKS} --out RUN.html")
+        parts, following = (number_in(pattern, said) for pattern in (r"of (\d+) parts", r"and (\d+) follow"))
+        found[name] = number_in(r"in (\d+) steps", said), following / parts
+    return found
+
+
+def times(run, costs):
     d = Drawing("What an all-reduce costs", 800, 360, MAKER)
     delay_ms, bandwidth = run["delay_us"] / 1000, run["bandwidth"]
     d.text(
@@ -27,16 +35,16 @@ def times(run):
     ax.ticks_y([(each, f"{each} ms") for each in (2, 5, 10, 20, 50, 100, 200, 500, 1000)])
     ax.ticks_x([(8 * 8**i, size_words(8 * 8**i)) for i in range(7)])
     d.text(300, 342, "bytes of the tensor, S", "small", "middle")
-    for name, (steps, volume) in COSTS.items():
+    for name, (steps, volume) in costs.items():
         points = [
             (size, steps * delay_ms + volume * size / bandwidth * 1000)
             for size in [8 * 2 ** (i / 2) for i in range(37)]
         ]
         ax.curve(points, "curve-" + KINDS[name])
         ax.dots([(size, us / 1000) for size, us in run["median_us"][name]], "dot-" + KINDS[name])
-    y = d.lines(556, 66, ("lines: by hand, steps · delay", "+ bytes / bandwidth", "dots: medians that were measured"))
+    y = d.lines(556, 66, ("lines: steps · delay", "+ bytes / bandwidth", "dots: medians that were measured"))
     words = {"direct": "solid", "tree": "dashed", "ring": "dotted"}
-    for name, (steps, volume) in COSTS.items():
+    for name, (steps, volume) in costs.items():
         small, large = run["median_us"][name][0][1], run["median_us"][name][-1][1]
         d.text(556, y + 20, f"{name} ({words[name]})", "head")
         y = d.lines(
@@ -75,4 +83,4 @@ def draw(keel):
         "-b 1M -e 1M -n 1 -w 0 --json RUN.json"
     )
     records = json.loads(keel.run.with_suffix(".json").read_text())["records"]
-    return {"message-times": times(measured("message")), "message-bytes": volumes(records, size)}
+    return {"message-times": times(measured("message"), costs(keel)), "message-bytes": volumes(records, size)}
