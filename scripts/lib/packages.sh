@@ -80,7 +80,7 @@ without_root="Where nothing can be installed: scripts/bundle-deps DIR, on a mach
 copy here; then run this again with KEEL_DEPS=DIR (docs/dependencies.md)."
 
 # ensure_packages YES ROLE...: installs what is missing. Asks first, unless YES is 1. Fails where something is missing still,
-# unless its role is `part` or `bench`: without these, keel is built without them, and they are named.
+# unless its role is `part`, `bench` or `page`: without these, keel is built or tested without them, and they are named.
 ensure_packages() {
   local yes=$1 all
   shift
@@ -95,7 +95,7 @@ remaining() {
   local role needed="" optional=""
   for role in "$@"; do
     case "$role" in
-      part | bench) optional+=$(missing_packages "$role")$'\n' ;;
+      part | bench | page) optional+=$(missing_packages "$role")$'\n' ;;
       *) needed+=$(missing_packages "$role")$'\n' ;;
     esac
   done
