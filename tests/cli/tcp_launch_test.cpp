@@ -131,13 +131,17 @@ TEST_F(TcpLaunch, WithRejoinADroppedGroupComesBackAndNoStepIsMadeTwice) {
     EXPECT_EQ(outcome.code, 128 + SIGTERM) << outcome.err;
     EXPECT_NE(outcome.err.find("keel: what was left out answers again; 3 ranks go on from step "), std::string::npos)
         << outcome.err;
-    std::int64_t steps = 0, dropped = 0;
+    std::int64_t last = 0, missing = 0, dropped = 0;
     for (const Json& record : read_metrics(sandbox / "made/metrics.jsonl")) {
       if (record.contains("dropped_group")) ++dropped;
       if (!record.contains("loss")) continue;
-      EXPECT_EQ(record.at("step").integer(), ++steps);
+      const std::int64_t step = record.at("step").integer();
+      EXPECT_GT(step, last);
+      missing += step - last - 1;
+      last = step;
     }
     EXPECT_EQ(dropped, 1);
+    EXPECT_LE(missing, victim == 0 ? 2 : 0) << "records that the first rank had not written when it died";
     EXPECT_EQ(processes_left(), "");
   }
 }
