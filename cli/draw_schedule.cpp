@@ -18,17 +18,17 @@ constexpr int kMostDrawn = 32;       // that can be told apart
 constexpr std::int64_t kOfEach = 1;  // elements of a shard
 
 // Steps with messages, and the elements that the rank that sends most in each of them sends.
-struct Length {
+struct PlayedLength {
   std::int64_t steps = 0, elements = 0;
 };
-Length length_of(const Play& played) {
+PlayedLength played_length_of(const Play& played) {
   std::map<int, std::vector<std::int64_t>> sent;  // in each step, by rank
   for (const PlayedMessage& message : played.messages) {
     std::vector<std::int64_t>& of_step = sent[message.leaves];
     of_step.resize(static_cast<std::size_t>(played.ranks));
     of_step[static_cast<std::size_t>(message.from)] += message.sent.span.count();
   }
-  Length length{.steps = std::ssize(sent)};
+  PlayedLength length{.steps = std::ssize(sent)};
   for (const auto& [step, elements] : sent) length.elements += std::ranges::max(elements);
   return length;
 }
@@ -51,11 +51,12 @@ void draw_schedule(const DrawWish& wish) {
   const std::string out = wish.out.empty() ? wish.algorithm + ".html" : wish.out;
   write_text_file(out, fill_page(kSchedulePage, to_json(played)));
   const std::int64_t most = *std::ranges::max_element(played.sent);
-  const Length length = length_of(played);
-  fmt::print("{} by {}, {} ranks: {} messages in {} steps; a rank sends {} of {} parts of the tensor, at most, and {} "
-             "follow one another\n{}\n",
-             played.collective, played.algorithm, played.ranks, played.messages.size(), length.steps, most,
-             played.count, length.elements, out);
+  const PlayedLength length = played_length_of(played);
+  fmt::print(
+      "{} by {}, {} ranks: {} messages in {} steps; a rank sends {} of {} parts of the tensor, at most, and {} "
+      "follow one another\n{}\n",
+      played.collective, played.algorithm, played.ranks, played.messages.size(), length.steps, most, played.count,
+      length.elements, out);
 }
 
 }  // namespace keel::cli

@@ -97,8 +97,9 @@ TEST(DrawCommand, WritesAPageInOneFile) {
   const Sandbox sandbox;
   const Outcome drawn = sandbox.keel("comm --draw ring -N 8 --out ring.html");
   EXPECT_EQ(drawn.code, 0) << drawn.err;
-  EXPECT_NE(drawn.out.find("112 messages in 14 steps; a rank sends 14 of 8 parts of the tensor, at most, and 14 follow"),
-            std::string::npos)
+  EXPECT_NE(
+      drawn.out.find("112 messages in 14 steps; a rank sends 14 of 8 parts of the tensor, at most, and 14 follow"),
+      std::string::npos)
       << drawn.out;
   const Outcome tree = sandbox.keel("comm --draw tree -N 4 --out tree.html");
   EXPECT_NE(tree.out.find("6 messages in 4 steps; a rank sends 8 of 4 parts of the tensor, at most, and 16 follow"),
