@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <charconv>
 #include <map>
+#include <utility>
+#include <vector>
 
 #include "keel/runtime/error.h"
 #include "keel/runtime/file.h"
@@ -17,19 +19,27 @@ namespace {
 constexpr int kMostDrawn = 32;       // that can be told apart
 constexpr std::int64_t kOfEach = 1;  // elements of a shard
 
-// Steps with messages, and the elements that the rank that sends most in each of them sends.
+// Steps with messages, and the elements that follow one another at most: a rank sends a message after another, and
+// those of a step once all of the steps before have come to it.
 struct PlayedLength {
   std::int64_t steps = 0, elements = 0;
 };
 PlayedLength played_length_of(const Play& played) {
-  std::map<int, std::vector<std::int64_t>> sent;  // in each step, by rank
-  for (const PlayedMessage& message : played.messages) {
-    std::vector<std::int64_t>& of_step = sent[message.leaves];
-    of_step.resize(static_cast<std::size_t>(played.ranks));
-    of_step[static_cast<std::size_t>(message.from)] += message.sent.span.count();
+  std::map<int, std::vector<PlayedMessage>> by_step;
+  for (const PlayedMessage& message : played.messages) by_step[message.leaves].push_back(message);
+  PlayedLength length{.steps = std::ssize(by_step)};
+  const auto ranks = static_cast<std::size_t>(played.ranks);
+  std::vector<std::int64_t> sent(ranks), arrived(ranks);  // by rank, when
+  for (const auto& [step, messages] : by_step) {
+    std::vector<std::int64_t> arriving = arrived;
+    for (const PlayedMessage& message : messages) {
+      const auto from = static_cast<std::size_t>(message.from), to = static_cast<std::size_t>(message.to);
+      sent[from] = std::max(sent[from], arrived[from]) + message.sent.span.count();
+      arriving[to] = std::max(arriving[to], sent[from]);
+      length.elements = std::max(length.elements, sent[from]);
+    }
+    arrived = std::move(arriving);
   }
-  PlayedLength length{.steps = std::ssize(sent)};
-  for (const auto& [step, elements] : sent) length.elements += std::ranges::max(elements);
   return length;
 }
 
