@@ -120,12 +120,13 @@ TEST(FailingFiles, InAPassLeaveWeightsAndStateAsTheyWere) {
 
 // Of Muon the first read of an update belongs to the walk that prepares matrices, before ranks exchange them.
 TEST(FailingFiles, InTheMiddleOfAnUpdateLeaveNoWeightsThatLookRight) {
-  for (const auto& [name, optimizer] : kFailingOptimizers)
+  for (const auto& failing : kFailingOptimizers)
     for (const MatrixWork work : {MatrixWork::dealt, MatrixWork::everyone})
       for (const int number : {0, 2})
         for (const int ranks : {1, 2, 3}) {
           OneFault once;
-          const auto make = optimizer;
+          const std::string& name = failing.first;
+          const auto make = failing.second;
           run_ranks(ranks, [&](Communicator& comm) {
             UnitNet net;
             ShardedOptions options = all_in_files(number, [&] {
