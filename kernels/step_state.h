@@ -80,6 +80,8 @@ StepState read_step_state(const Tensor& state);
 // Adds the squares of x, in fp64 and in a fixed order, and notes the first element that is not finite; x's elements
 // are counted from `first`.
 void add_squares(const Tensor& x, const Tensor& state, std::int64_t first = 0);
+// The same of squares that another state has noted, whose elements were counted from 0.
+void add_noted(const Tensor& noted, const Tensor& state, std::int64_t first = 0);
 // Counts the tokens that a loss was a mean over.
 void add_tokens(const Tensor& state, double tokens);
 // The state's partial, u8 (24), its loss scale, f32 (1), and whether the step was taken, i64 (1): views.

@@ -88,6 +88,7 @@ struct KernelTable {
                          const Tensor& root) = nullptr;
   void (*add_squares)(const Tensor& x, const Tensor& state, std::int64_t first) = nullptr;
   void (*clip_values)(const Tensor& x, const Tensor& state, double limit) = nullptr;
+  void (*add_noted)(const Tensor& noted, const Tensor& state, std::int64_t first) = nullptr;
   void (*add_tokens)(const Tensor& state, double tokens) = nullptr;
   void (*decide_step)(const StepArgs&) = nullptr;
 };

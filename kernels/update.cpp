@@ -221,6 +221,13 @@ void add_squares(const Tensor& x, const Tensor& state, std::int64_t first) {
   run_kernel(x.context(), kOp, kernel_table(x.context()).add_squares, contiguous(x), state, first);
 }
 
+void add_noted(const Tensor& noted, const Tensor& state, std::int64_t first) {
+  constexpr const char* kOp = "add_noted";
+  check_state(kOp, noted, state.context());
+  check_state(kOp, state, state.context());
+  run_kernel(state.context(), kOp, kernel_table(state.context()).add_noted, noted, state, first);
+}
+
 void add_tokens(const Tensor& state, double tokens) {
   constexpr const char* kOp = "add_tokens";
   check_state(kOp, state, state.context());

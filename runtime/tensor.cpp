@@ -261,12 +261,17 @@ void copy_between(const Tensor& from, const Tensor& to) {
 
 Tensor transfer(const Tensor& x, const Context& target, Purpose purpose) {
   KEEL_CHECK(x.defined(), "an empty tensor handle cannot be transferred");
-  KEEL_CHECK(x.is_contiguous(), "only a dense tensor can be transferred, got ", x, " with strides ", x.strides());
   Tensor copy = empty(target, x.shape(), x.dtype(), purpose);
-  if (x.numel() == 0) return copy;
-  copy_between(x, copy);
-  if (!target.stream().is_asynchronous()) x.context().synchronize();
+  transfer(x, copy);
   return copy;
+}
+
+void transfer(const Tensor& x, const Tensor& target) {
+  KEEL_CHECK(x.is_contiguous(), "only a dense tensor can be transferred, got ", x, " with strides ", x.strides());
+  KEEL_CHECK(target.is_contiguous() && target.bytes() == x.bytes(), x, " cannot be transferred to ", target,
+             ": that is not as many bytes");
+  if (x.numel() != 0) copy_between(x, target);
+  if (!target.context().stream().is_asynchronous()) x.context().synchronize();
 }
 
 HostCopy::HostCopy(const Tensor& x)

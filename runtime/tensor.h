@@ -117,6 +117,8 @@ Tensor from_values(const Context& context, const std::vector<T>& values, const D
 // Copies a dense tensor to another context: between devices, to the host or from it. The copy is ordered among the
 // work of both sides' current streams; to the host it has happened on return.
 Tensor transfer(const Tensor& x, const Context& target, Purpose purpose = Purpose::activation);
+// The same into a dense tensor of as many bytes, of another context. It does not count as a write.
+void transfer(const Tensor& x, const Tensor& target);
 
 // A dense tensor's numbers on their way to the host, so that other work can go on meanwhile.
 class HostCopy {

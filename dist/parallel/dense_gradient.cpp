@@ -19,17 +19,17 @@ class DenseGradient : public UnitGradient {
     const Context& context = site.context;
     const DType dtype = split.gradient;
     // Memory that comes and goes is this rank's alone.
-    buffer.gradient = split.shards_gradients || split.files_gradient
+    buffer.gradient = split.shards_gradients || split.pages_gradient
                           ? empty(context, {split.whole}, dtype, Purpose::bucket)
                           : site.axes.shards.allocate(context, split.whole, dtype, Purpose::gradient);
     buffer.clear_gaps(0, buffer.gradient);
     const bool apart = split.shards_gradients || split.adds_sums;
     if (apart)
-      sum_ = empty(context, {split.shard.count()}, dtype, split.files_sums ? Purpose::bucket : Purpose::gradient);
+      sum_ = empty(context, {split.shard.count()}, dtype, split.pages_sums ? Purpose::bucket : Purpose::gradient);
     own_ = apart && !split.gathers_sums() ? sum_ : buffer.gradient.slice(0, split.owned.begin, split.owned.end);
     if (!apart) sum_ = own_;
-    if (split.files_gradient || split.files_sums) pages_ = std::make_unique<GradientPages>(buffer, split, site, sum_);
-    if (split.shards_gradients && !split.files_gradient) come_and_go();
+    if (split.pages_gradient || split.pages_sums) pages_ = std::make_unique<GradientPages>(buffer, split, site, sum_);
+    if (split.shards_gradients && !split.pages_gradient) come_and_go();
     if (split.virtual_ranks > 1)
       partial_sums_.emplace(split.virtual_ranks, split.whole, split.wire, context, site.axes.shards);
   }
@@ -42,6 +42,7 @@ class DenseGradient : public UnitGradient {
     }
     if (pages_) pages_->begin_sum(begun_);
     if (reduces()) reducer_.begin(mine(), scale, begun_ ? Tensor() : sum_);
+    else if (pages_) pages_->store_whole();  // what was completed
   }
   void continue_reduce() override {
     if (reduces()) reducer_.proceed();
@@ -50,7 +51,7 @@ class DenseGradient : public UnitGradient {
     if (!reduces() && !partial_sums_) return;
     if (is_complete()) take(reduces() ? reducer_.finish() : mine());
     if (split_.shards_gradients || split_.adds_sums || !is_complete()) buffer_.zero_grad();
-    if (split_.shards_gradients && !split_.files_gradient) buffer_.gradient.storage()->drop();
+    if (split_.shards_gradients && !split_.pages_gradient) buffer_.gradient.storage()->drop();
     if (pages_) pages_->end_sum();
   }
   void store() override {
@@ -75,7 +76,7 @@ class DenseGradient : public UnitGradient {
   const RowGradient& own_rows() const override { return no_rows_; }
   Reducer* reducer() override { return &reducer_; }
   Page* page() override { return pages_ ? pages_->own() : nullptr; }
-  std::optional<StepPartial> noted() const override { return pages_ ? pages_->noted() : std::nullopt; }
+  Tensor noted() const override { return pages_ ? pages_->noted() : Tensor(); }
   double waited_ms() const override { return waited_ms_ + reducer_.waited_ms(); }
   double codec_ms() const override { return timer_.milliseconds() + reducer_.codec_ms(); }
 
@@ -114,7 +115,7 @@ class DenseGradient : public UnitGradient {
   Tensor sum_;          // where finish_reduce() leaves the sum over ranks: own_, or the shard that is gathered to it
   bool begun_ = false;  // it holds a sum of this step
   Work gathering_;
-  std::unique_ptr<GradientPages> pages_;  // of what lies in files
+  std::unique_ptr<GradientPages> pages_;  // of what lies elsewhere
   RowGradient no_rows_;
   double waited_ms_ = 0;
 };

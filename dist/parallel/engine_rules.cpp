@@ -35,8 +35,7 @@ void check_requirements(std::span<const FlatBuffer> layout, const ShardedOptions
 }
 
 // What lies in files is there a unit at a time.
-void check_files(std::span<const FlatBuffer> layout, const ShardedOptions& options, const Optimizer& optimizer,
-                 bool on_processor) {
+void check_files(std::span<const FlatBuffer> layout, const ShardedOptions& options, const Optimizer& optimizer) {
   const ShardingOptions& sharding = options.sharding;
   const OptimizerRequirements needs = optimizer.requirements();
   const auto refuse = [](bool refused, std::string_view key, std::string_view what, std::string_view why) {
@@ -67,7 +66,6 @@ void check_files(std::span<const FlatBuffer> layout, const ShardedOptions& optio
          "all gradients would be read once more");
   refuse(gradients && sharding.stage == 0 && sharding.reduces_each(options.micro_batches), kGradients,
          "sharding.accumulation: each_backward under ddp", "all sums would be gathered at once");
-  refuse(gradients && !on_processor, kGradients, "a device", "only weights and what the optimizer keeps leave it");
   KEEL_CHECK(!sharding.uses_files() || !sharding.offload_folder.empty() || options.scratch_file,
              "what lies in files needs sharding.offload_folder, the folder of the files");
 }
@@ -75,7 +73,7 @@ void check_files(std::span<const FlatBuffer> layout, const ShardedOptions& optio
 }  // namespace
 
 void check_engine(std::span<const FlatBuffer> layout, const ShardedOptions& options, const Optimizer& optimizer,
-                  int ranks, bool on_host, bool on_processor) {
+                  int ranks, bool on_host) {
   const int stage = options.sharding.stage;
   KEEL_CHECK(stage >= 0 && stage < static_cast<int>(std::size(kShardingStages)),
              "the stages of sharding are 0 to 3, got ", stage);
@@ -126,7 +124,7 @@ void check_engine(std::span<const FlatBuffer> layout, const ShardedOptions& opti
                 ErrorKind::unsupported);
   check_gradients(layout, optimizer);
   check_requirements(layout, options, optimizer, on_host);
-  check_files(layout, options, optimizer, on_processor);
+  check_files(layout, options, optimizer);
 }
 
 bool sums_groups(const ShardedOptions& options, const Optimizer& optimizer) {

@@ -9,9 +9,9 @@
 namespace keel {
 
 // Throws an Error for options that do not go together, with each other or with the optimizer. `on_host`: it works in
-// the processor's memory; `on_processor`: the model does, too.
+// the processor's memory.
 void check_engine(std::span<const FlatBuffer> layout, const ShardedOptions& options, const Optimizer& optimizer,
-                  int ranks, bool on_host, bool on_processor);
+                  int ranks, bool on_host);
 
 // Whether gradients are summed over groups of ranks in each step: always, unless a strategy has something else to do.
 bool sums_groups(const ShardedOptions& options, const Optimizer& optimizer);

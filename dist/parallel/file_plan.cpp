@@ -15,14 +15,15 @@ constexpr WalkOf kWalks[] = {&WalkUses::prepare, &WalkUses::update};
 std::int64_t bytes_in_walks(std::span<const PlannedPage> pages, bool (*counts)(PageUse)) {
   std::int64_t sum = 0;
   for (const PlannedPage& page : pages)
-    for (const WalkOf walk : kWalks) sum += counts(page.uses.*walk) ? page.bytes() : 0;
+    for (const WalkOf walk : kWalks) sum += page.in_file && counts(page.uses.*walk) ? page.bytes() : 0;
   return sum;
 }
 
 // What walks go over among some units: one over those that are trained, and one over those that are prepared before.
 struct PlannedWalks {
   std::vector<WalkedUnit> prepare, update;
-  std::vector<WalkedUnit> all;          // of both
+  std::vector<WalkedUnit> all;  // of both
+  std::vector<WalkedUnit> prepare_on_device, update_on_device;
   std::vector<std::size_t> units = {};  // of all
 
   PlannedWalks(const FilePlanSite& site, Span among) {
@@ -30,23 +31,46 @@ struct PlannedWalks {
       if (!site.units[i].trainable) continue;
       const UnitPages pages = pages_of(i, site);
       update.push_back(pages.walked(&WalkUses::update));
+      update_on_device.push_back(pages.walked_on_device(&WalkUses::update));
       all.push_back(update.back());
       units.push_back(i);
       if (!pages.is_prepared) continue;
       prepare.push_back(pages.walked(&WalkUses::prepare));
+      prepare_on_device.push_back(pages.walked_on_device(&WalkUses::prepare));
       all.push_back(prepare.back());
       units.push_back(i);
     }
   }
 };
 
+// The most that a device has of whole pages, which come to it when the first piece of their unit is updated.
+std::int64_t peak_on_device(const UpdateWalk& walk, std::span<const WalkedUnit> units) {
+  std::int64_t now = 0, peak = 0;
+  for (const WalkStep& step : walk.steps) {
+    const WalkedUnit& unit = units[step.unit];
+    if (step.kind == WalkStep::Kind::update) {
+      if (step.is_first()) peak = std::max(peak, now += unit.whole_read);
+      if (step.is_last) now -= unit.whole_read - unit.whole_written;
+    } else if (step.kind == WalkStep::Kind::settle && step.is_last) {
+      now -= unit.whole_written;
+    }
+  }
+  return peak;
+}
+
 }  // namespace
 
 WalkedUnit UnitPages::walked(WalkOf walk) const {
   WalkedUnit unit{.elements = elements};
-  unit.add(kWeightUses.*walk, /*in_pieces=*/false, hosted);
   for (const PlannedPage& page : pages)
     unit.add(page.uses.*walk, page.in_pieces, page.in_pieces ? page.width : page.bytes());
+  return unit;
+}
+
+WalkedUnit UnitPages::walked_on_device(WalkOf walk) const {
+  WalkedUnit unit{.elements = elements};
+  for (const PlannedPage& page : pages)
+    if (page.on_device) unit.add(page.uses.*walk, /*in_pieces=*/false, page.bytes());
   return unit;
 }
 
@@ -60,7 +84,7 @@ std::int64_t UnitPages::written() const {
 
 std::int64_t UnitPages::room() const {
   std::int64_t sum = 0;
-  for (const PlannedPage& page : pages) sum += PageFile::room_of(page.bytes());
+  for (const PlannedPage& page : pages) sum += page.in_file ? PageFile::room_of(page.bytes()) : 0;
   return sum;
 }
 
@@ -74,12 +98,14 @@ UnitPages pages_of(std::size_t number, const FilePlanSite& site) {
              gradient = static_cast<std::int64_t>(size_of(unit.gradient)),
              wide = std::int64_t{site.policy.parameter == DType::f64 ? 8 : 4};
   const bool takes_pieces = site.optimizer.requirements().takes_pieces();
-  const auto add = [&](WalkUses uses, std::int64_t elements, std::int64_t width, bool is_of_device = false) {
-    planned.pages.push_back({uses, elements, width, takes_pieces && !is_of_device && elements == owned});
+  const auto add = [&](WalkUses uses, std::int64_t elements, std::int64_t width, bool on_device = false,
+                       bool in_file = true) {
+    const bool in_pieces = takes_pieces && in_file && !on_device && elements == owned;
+    planned.pages.push_back({uses, elements, width, in_pieces, in_file, on_device});
   };
-  const std::int64_t values = unit.keeps_own() ? owned : unit.whole;
-  if (unit.pages_values && !unit.files_values) planned.hosted = unit.trainable ? values * value : 0;
-  if (unit.files_values) add(unit.trainable ? kWeightUses : WalkUses{}, values, value, site.on_device);
+  if (unit.pages_values)
+    add(unit.trainable ? kWeightUses : WalkUses{}, unit.keeps_own() ? owned : unit.whole, value,
+        site.on_device || !unit.files_values, unit.files_values);
   if (unit.files_state) {
     if (site.policy.master()) add(kWeightUses, owned, wide);
     if (site.on_device) add(kWeightUses, owned, value);
@@ -87,8 +113,11 @@ UnitPages pages_of(std::size_t number, const FilePlanSite& site) {
     for (const StateSlot& slot : slots.all())
       planned.pages.push_back({slot.uses(), slot.elements, slot.codes ? 1 : wide, slot.in_place});
   }
-  if (unit.files_sums) add(planned.gradient, unit.shard.count(), gradient);
-  if (unit.files_gradient) add(unit.files_sums ? WalkUses{} : planned.gradient, unit.whole, gradient);
+  const WalkUses uses = unit.files_gradients || !site.offloads ? planned.gradient : WalkUses{};
+  const bool on_device = !site.offloads && (site.on_device || !unit.files_gradients);
+  if (unit.pages_sums) add(uses, unit.shard.count(), gradient, on_device, unit.files_gradients);
+  if (unit.pages_gradient)
+    add(unit.pages_sums ? WalkUses{} : uses, unit.whole, gradient, on_device, unit.files_gradients);
   return planned;
 }
 
@@ -122,14 +151,18 @@ FilePlan plan_files(const FilePlanSite& site, std::int64_t budget, std::span<con
     if (!unit.trainable) continue;
     plan.read += pages.read();
     plan.written += pages.written();
-    if (!unit.pages_values || (!site.on_device && pages.hosted == 0)) continue;
-    const std::int64_t values = unit.keeps_own() ? unit.owned.count() : unit.whole;
-    plan.moved += 2 * values * static_cast<std::int64_t>(size_of(unit.values));
+    for (const PlannedPage& page : pages.pages)
+      for (const WalkOf walk : kWalks)
+        if (page.on_device && page.uses.*walk != PageUse::none)
+          plan.moved += page.bytes() * (page.uses.*walk == PageUse::updated ? 2 : 1);
   }
   for (const Span batch : batches) {
     const PlannedWalks walks(site, batch);
-    plan.walks.push_back(
-        std::max(walk_update(walks.prepare, piece, budget).peak, walk_update(walks.update, piece, budget).peak));
+    const UpdateWalk prepare = walk_update(walks.prepare, piece, budget),
+                     update = walk_update(walks.update, piece, budget);
+    plan.walks.push_back(std::max(prepare.peak, update.peak));
+    plan.device_walks.push_back(
+        std::max(peak_on_device(prepare, walks.prepare_on_device), peak_on_device(update, walks.update_on_device)));
   }
   return plan;
 }

@@ -12,11 +12,14 @@
 
 namespace keel {
 
-// A page of a unit. Whole gradients whose sums lie apart, and frozen weights, are in no walk.
+// A page of a unit. Whole gradients whose sums lie apart, frozen weights, and gradients that the processor uses where
+// they lie, are in no walk.
 struct PlannedPage {
   WalkUses uses;
   std::int64_t elements, width;
   bool in_pieces = false;  // a walk has but a piece of it in memory at a time
+  bool in_file = true;     // and not in the processor's memory
+  bool on_device = false;  // where a walk has it
 
   std::int64_t bytes() const { return elements * width; }
 };
@@ -24,14 +27,14 @@ struct PlannedPage {
 struct UnitPages {
   std::vector<PlannedPage> pages;
   std::int64_t elements = 0;  // that this rank updates
-  std::int64_t hosted = 0;    // bytes of weights that lie in the processor's memory
   bool is_prepared = false;   // the rank has matrices of it
   WalkUses gradient = {};     // wherever it lies
 
   WalkedUnit walked(WalkOf walk) const;
-  std::int64_t read() const;     // by an update
-  std::int64_t written() const;  // by an update
-  std::int64_t room() const;     // in the file
+  WalkedUnit walked_on_device(WalkOf walk) const;  // what of it is in a device's memory
+  std::int64_t read() const;                       // by an update
+  std::int64_t written() const;                    // by an update
+  std::int64_t room() const;                       // in the file
 };
 
 // What files are planned for.
@@ -41,7 +44,8 @@ struct FilePlanSite {
   const PrecisionPolicy& policy;
   const Optimizer& optimizer;
   const GroupRule& groups;
-  bool on_device;  // the model computes on a device; an optimizer whose state lies in files works for it
+  bool on_device;  // the model computes on a device
+  bool offloads;   // for which the optimizer works in the processor's memory
 };
 
 UnitPages pages_of(std::size_t unit, const FilePlanSite& site);
@@ -56,6 +60,7 @@ std::int64_t piece_of_update(const FilePlanSite& site, std::int64_t budget);
 struct FilePlan {
   std::int64_t room = 0, read = 0, written = 0, moved = 0;
   std::vector<std::int64_t> walks = {};           // by batch, the most in memory
+  std::vector<std::int64_t> device_walks = {};    // and of it in a device's memory
   std::vector<std::int64_t> at_a_time = {};       // by unit, elements that an update works on
   std::vector<std::int64_t> gradient_reads = {};  // by unit, in an update
 };

@@ -3,24 +3,31 @@
 #include <algorithm>
 
 #include "keel/dist/parallel/unit_split.h"
+#include "keel/kernels/elementwise.h"
 
 namespace keel {
 
 GradientPages::GradientPages(FlatBuffer& buffer, const UnitSplit& split, const ReducerSite& site, const Tensor& sums)
-    : buffer_(buffer), split_(split), pager_(*site.pager), sums_(sums), state_(kernels::make_step_state(site.context)) {
+    : buffer_(buffer),
+      split_(split),
+      pager_(*site.pager),
+      sums_(sums),
+      state_(kernels::make_step_state(site.context)),
+      blank_(kernels::make_step_state(site.context)) {
   const auto page_of = [&](const Tensor& numbers, std::string_view what) {
-    return std::make_unique<Page>(pager_, numbers, concat(what, " of ", name_of_unit(buffer)), site.number);
+    return std::make_unique<Page>(pager_, numbers, concat(what, " of ", name_of_unit(buffer)), site.number,
+                                  split.files_gradients, Purpose::gradient);
   };
-  if (split.files_gradient) {
+  if (split.pages_gradient) {
     whole_page_ = page_of(buffer.gradient, "gradient");
     whole_page_->when_touched([this] { return bring_whole(); });
   }
-  if (split.files_sums) sums_page_ = page_of(sums, "sums of gradients");
+  if (split.pages_sums) sums_page_ = page_of(sums, "sums of gradients");
 }
 
 // For the first contribution of a pass, or for a reader.
 bool GradientPages::bring_whole() {
-  noted_.reset();
+  has_noted_ = false;
   if (holds_passes_) {
     whole_page_->wait();
   } else {
@@ -57,14 +64,13 @@ void GradientPages::end_sum() {
 
 void GradientPages::note(const Tensor& shard) {
   const std::int64_t numbers = std::clamp<std::int64_t>(buffer_.numel - split_.shard.begin, 0, split_.shard.count());
-  const StepState nothing;
-  state_.copy_from_host(&nothing);
+  kernels::copy_into(state_, blank_);
   kernels::add_squares(shard.slice(0, 0, numbers), state_, split_.shard.begin);
-  noted_ = kernels::read_step_state(state_).partial;
+  has_noted_ = true;
 }
 
 void GradientPages::forget() {
-  noted_.reset();
+  has_noted_ = false;
   holds_passes_ = false;
   for (const auto& page : {whole_page_.get(), sums_page_.get()})
     if (page != nullptr) page->drop();

@@ -1,8 +1,8 @@
 #pragma once
-// The gradient of a unit that lies in a file between backward passes and until the update.
+// The gradient of a unit that lies in a file, or in the processor's memory, between backward passes and until the
+// update.
 
 #include <memory>
-#include <optional>
 
 #include "keel/dist/parallel/page.h"
 #include "keel/dist/parallel/running_stage.h"
@@ -27,7 +27,8 @@ class GradientPages {
 
   // What the update reads.
   Page* own() const { return sums_page_ ? sums_page_.get() : whole_page_.get(); }
-  const std::optional<StepPartial>& noted() const { return noted_; }
+  // A step's state in which squares of this rank's shard were noted; undefined: there are none.
+  Tensor noted() const { return has_noted_ ? state_ : Tensor(); }
 
  private:
   bool bring_whole();
@@ -39,8 +40,8 @@ class GradientPages {
   Tensor sums_;
   std::unique_ptr<Page> whole_page_, sums_page_;
   bool holds_passes_ = false;  // the whole gradient has those of earlier passes
-  Tensor state_;               // of a step, to note squares in
-  std::optional<StepPartial> noted_;
+  Tensor state_, blank_;       // of a step, to note squares in, and without any
+  bool has_noted_ = false;
 };
 
 }  // namespace keel

@@ -17,7 +17,7 @@ class PeakCounter {
     if (event.kind == StepEvent::Kind::action) perform(event.action, event.unit);
   }
   MemoryPeaks peaks() const {
-    return {gathered_.peak, gradients_.peak, all_.peak, values_read_, file_read_, file_written_};
+    return {gathered_.peak, gradients_.peak, all_.peak, values_read_, gradients_read_, gradients_written_};
   }
 
  private:
@@ -62,8 +62,8 @@ class PeakCounter {
         if (!is_complete(unit)) return;
         if (!std::exchange(state.holds_before, true)) all_.add(split.reduction.state);
         hold_gradient(unit, true);
-        if (split.files_sums) all_.add(sums_bytes(split));
-        if (split.files_sums && state.summed) file_read_ += sums_bytes(split);
+        if (split.pages_sums) all_.add(sums_bytes(split));
+        if (split.pages_sums && state.summed) gradients_read_ += sums_bytes(split);
         return begin_stage(unit);
       case Kind::continue_reduce:
         if (is_complete(unit)) begin_stage(unit);
@@ -74,10 +74,10 @@ class PeakCounter {
         all_.add(-std::exchange(state.held, 0));
         state.stage = 0;
         state.summed = true;
-        if (split.files_gradient && !split.files_sums) return leave(unit, split.gradient_bytes());
+        if (split.pages_gradient && !split.pages_sums) return leave(unit, split.gradient_bytes());
         hold_gradient(unit, false);
         state.stored = false;
-        return split.files_sums ? leave(unit, sums_bytes(split)) : void();
+        return split.pages_sums ? leave(unit, sums_bytes(split)) : void();
       case Kind::wait_gathered: return all_.add(-std::exchange(state.coded, 0) - std::exchange(state.own, 0));
       case Kind::gather_gradient:
       case Kind::wait_gradient: return;
@@ -95,9 +95,9 @@ class PeakCounter {
   }
   void hold_gradient(std::size_t unit, bool wanted) {
     const UnitSplit& split = units_[unit];
-    if (!split.shards_gradients && !split.files_gradient) return;
+    if (!split.shards_gradients && !split.pages_gradient) return;
     if (std::exchange(states_[unit].gradient, wanted) == wanted) return;
-    if (wanted && states_[unit].stored) file_read_ += split.gradient_bytes();
+    if (wanted && states_[unit].stored) gradients_read_ += split.gradient_bytes();
     count(gradients_, wanted ? units_[unit].gradient_bytes() : -units_[unit].gradient_bytes());
   }
   // What a gather sends of this rank's, from its file.
@@ -114,13 +114,13 @@ class PeakCounter {
   // So much of a gradient goes to its file, when that before it is there.
   void leave(std::size_t unit, std::int64_t bytes) {
     settle();
-    file_written_ += bytes;
+    gradients_written_ += bytes;
     leaving_ = {unit, bytes};
   }
   void settle() {
     const auto [unit, bytes] = std::exchange(leaving_, {});
     if (bytes == 0) return;
-    if (units_[unit].files_sums && !states_[unit].gradient) all_.add(-bytes);
+    if (units_[unit].pages_sums && !states_[unit].gradient) all_.add(-bytes);
     else hold_gradient(unit, false);
   }
   void count(Count& kind, std::int64_t bytes) {
@@ -132,7 +132,7 @@ class PeakCounter {
   std::vector<State> states_;
   Count gathered_, gradients_, all_;
   std::pair<std::size_t, std::int64_t> leaving_ = {};  // a unit, and its bytes that are being written
-  std::int64_t values_read_ = 0, file_read_ = 0, file_written_ = 0;
+  std::int64_t values_read_ = 0, gradients_read_ = 0, gradients_written_ = 0;
 };
 
 }  // namespace

@@ -1,6 +1,6 @@
 #pragma once
 // The most memory that is there for a while in the passes of a step: whole parameters and gradients, what reductions
-// write to, and what files give; and what these read and write.
+// write to, and what files give; and what is read from there and written.
 
 #include <cstdint>
 #include <span>
@@ -13,8 +13,8 @@ namespace keel {
 // reductions, the second copy of what compression keeps, and what lies in files and was read or is not written yet.
 struct MemoryPeaks {
   std::int64_t gathered = 0, whole_gradients = 0, all = 0;
-  std::int64_t values_read = 0;                  // of weights, from where they lie
-  std::int64_t file_read = 0, file_written = 0;  // of gradients
+  // From where they lie, and to there.
+  std::int64_t values_read = 0, gradients_read = 0, gradients_written = 0;
 };
 
 MemoryPeaks memory_peaks(std::span<const UnitSplit> units, std::span<const StepEvent> events);

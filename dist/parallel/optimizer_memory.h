@@ -75,10 +75,12 @@ class OptimizerMemory {
     WalkUses uses = {};
     Page* page = nullptr;
     bool in_pieces = false;  // a walk reads and writes the page a piece at a time
+    bool from_host = false;  // of a device's page, whose numbers the processor takes from where they lie
   };
   struct WholePage {
     Page* page;
     PageUse use;
+    bool from_host = false;
   };
   // The units that are walked over, with the pages of each that are whole meanwhile.
   struct Walk {

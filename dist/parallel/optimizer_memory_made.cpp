@@ -79,7 +79,9 @@ void OptimizerMemory::make_operands(std::size_t number, const StateSlots& slots)
   for (Operand& operand : operands) {
     if (operand.page == nullptr) continue;
     const Tensor& all = operand.page->numbers();
-    operand.in_pieces = takes_pieces && all.numel() == owned && all.device().type == DeviceType::cpu;
+    operand.from_host = all.context() != context_;
+    operand.in_pieces =
+        operand.page->is_in_file() && takes_pieces && all.numel() == owned && context_.device().type == DeviceType::cpu;
   }
 }
 

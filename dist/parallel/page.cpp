@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "keel/kernels/elementwise.h"
 #include "keel/runtime/error.h"
 
 namespace keel {
@@ -55,7 +54,7 @@ void Pager::forget(Page& page) noexcept {
   borrowed_bytes_ -= page.bytes();
 }
 
-Page::Page(Pager& pager, const Tensor& numbers, std::string name, std::size_t unit, bool in_file)
+Page::Page(Pager& pager, const Tensor& numbers, std::string name, std::size_t unit, bool in_file, Purpose purpose)
     : pager_(pager), numbers_(numbers), unit_(unit) {
   KEEL_CHECK(numbers.bytes() == numbers.storage()->bytes(), "a page is all of a storage");
   if (in_file)
@@ -64,8 +63,7 @@ Page::Page(Pager& pager, const Tensor& numbers, std::string name, std::size_t un
         std::min(PageFile::kBlock,
                  PageFile::room_of(pager.piece() * static_cast<std::int64_t>(size_of(numbers.dtype())))));
   if (numbers.device().type != DeviceType::cpu)
-    on_host_ = empty(numbers.context().host(), numbers.shape(), numbers.dtype(),
-                     in_file ? Purpose::bucket : Purpose::parameter);
+    on_host_ = empty(numbers.context().host(), numbers.shape(), numbers.dtype(), in_file ? Purpose::bucket : purpose);
   store();
   end_work();
   drop();
@@ -106,9 +104,7 @@ void Page::fetch() {
 void Page::bring() {
   if (!on_host_.defined()) return;
   numbers_.storage()->restore();
-  const Tensor memory = from_external(numbers_.context(), numbers_.raw(), numbers_.shape(), numbers_.strides(),
-                                      numbers_.dtype(), [kept = numbers_.storage()](void*) {});
-  kernels::copy_into(memory, transfer(on_host_, numbers_.context(), Purpose::bucket));
+  transfer(on_host_, numbers_);
   pager_.moved_bytes_ += bytes();
   if (number_) on_host_.storage()->drop();
 }
@@ -146,13 +142,19 @@ void Page::make() {
   wait();
 }
 
+const Tensor& Page::on_host() {
+  drop();
+  return sent_.get();
+}
+
 void Page::begin_write(bool changed_alone) {
   const std::byte* source = numbers_.raw();
   if (on_host_.defined()) {
     on_host_.storage()->restore();
-    const HostCopy copy(numbers_, on_host_);
+    HostCopy copy(numbers_, on_host_);
     pager_.moved_bytes_ += bytes();
     if (number_) source = copy.get().raw();
+    else sent_ = std::move(copy);
   }
   if (!number_) return;
   work_ = changed_alone ? pager_.file().write_changed(*number_, source) : pager_.file().write(*number_, source);

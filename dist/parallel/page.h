@@ -72,8 +72,10 @@ class Pager {
 class Page {
  public:
   // Brings the numbers of this tensor, which is all of its storage, to where they lie, and gives the memory back.
-  // `name` stands in messages; pages of one `unit` are used together. The pager must outlive the page.
-  Page(Pager& pager, const Tensor& numbers, std::string name, std::size_t unit, bool in_file = true);
+  // `name` stands in messages; pages of one `unit` are used together. What a device's page has in the processor's
+  // memory counts there as `purpose`, unless it lies in a file. The pager must outlive the page.
+  Page(Pager& pager, const Tensor& numbers, std::string name, std::size_t unit, bool in_file = true,
+       Purpose purpose = Purpose::parameter);
   ~Page();
   Page(const Page&) = delete;
   Page& operator=(const Page&) = delete;
@@ -82,6 +84,9 @@ class Page {
   std::int64_t bytes() const { return static_cast<std::int64_t>(numbers_.bytes()); }
   std::size_t unit() const { return unit_; }
   bool is_away() const { return state_ == State::away; }
+  bool is_in_file() const { return number_.has_value(); }
+  // Of a device's numbers that lie in the processor's memory, what lies there; waits until they have come.
+  const Tensor& on_host();
 
   void fetch();  // begins to read; nothing where it is in memory
   // Until it is there; after fetch() or without. False: the file has failed, and the memory has no numbers.
@@ -112,6 +117,7 @@ class Page {
   State state_ = State::here;
   bool may_have_changed_ = false;  // since it was read or written
   bool is_borrowed_ = false;
+  HostCopy sent_;  // to on_host_, where nothing lies in a file
   PageWork work_;
   std::function<bool()> asks_;
 };

@@ -8,7 +8,7 @@ namespace keel {
 
 PagePiece::PagePiece(Page& page, Span elements) : page_(page), elements_(elements) {
   page.drop();
-  numbers_ = empty(page.numbers_.context(), {elements.count()}, page.numbers_.dtype(), Purpose::bucket);
+  numbers_ = empty(page.numbers_.context().host(), {elements.count()}, page.numbers_.dtype(), Purpose::bucket);
   if (elements.count() > 0) work_ = page.pager_.file().read(*page.number_, part(), numbers_.raw());
 }
 

@@ -6,7 +6,8 @@
 
 namespace keel {
 
-// Of a page in a file, whose numbers are used in the processor's memory. Failures of the file go to the page's pager.
+// Of a page in a file, in the processor's memory, be the page's numbers there or on a device. Failures of the file go
+// to the page's pager.
 class PagePiece {
  public:
   // Begins to read these elements. They begin at a multiple of Pager::piece(), and end at one or with the page.

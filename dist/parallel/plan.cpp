@@ -152,13 +152,14 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
   std::vector<Span> batches;
   for (const MatrixDeal& deal : deals) batches.push_back(deal.units());
   if (deals.empty()) batches.push_back({0, static_cast<std::int64_t>(units.size())});
-  const FilePlan files = sharding.pages() ? plan_files({layout, units, policy, optimizer, options.groups, on_device},
-                                                       sharding.offload_budget, batches)
-                                          : FilePlan{};
-  const bool answers = only_answers(units);
   // The optimizer works in the processor's memory, for a device.
   const bool offloads =
       sharding.offload_optimizer == Residence::host || (sharding.offload_optimizer == Residence::file && on_device);
+  const FilePlan files = sharding.pages()
+                             ? plan_files({layout, units, policy, optimizer, options.groups, on_device, offloads},
+                                          sharding.offload_budget, batches)
+                             : FilePlan{};
+  const bool answers = only_answers(units);
   const std::string& last = layout[last_unit(layout)].unit;
 
   RankPlan plan;
@@ -181,6 +182,7 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
     plan.memory.checkpoint += numbers * (unit.trainable && policy.master() ? wide : value_bytes);
     if (!unit.trainable) continue;
     plan.memory.gradient += unit.gradients_kept() * gradient_bytes;
+    if (!unit.files_gradients) plan.memory.host += unit.gradients_paged() * gradient_bytes;
     plan.memory.partial_sums += unit.partial_sums() * static_cast<std::int64_t>(size_of(unit.wire));
     if (const std::int64_t kept = unit.reduction.state; kept > 0) {
       plan.memory.undelivered += kept;
@@ -193,8 +195,9 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
     const std::int64_t values = unit.owned.count() * value_bytes;
     if (offloads) {
       plan.memory.host += state + (unit.files_state ? 0 : values);
-      plan.traffic.offload +=
-          unit.owned.count() * gradient_bytes * (sharding.pages() ? files.gradient_reads[i] : 1) + values;
+      plan.traffic.offload += values;
+      if (unit.gradients_paged() == 0)
+        plan.traffic.offload += unit.owned.count() * gradient_bytes * (sharding.pages() ? files.gradient_reads[i] : 1);
       arriving = std::max(arriving, (sharding.pages() ? files.at_a_time[i] : unit.owned.count()) * value_bytes);
     } else {
       plan.memory.optimizer += state;
@@ -252,16 +255,23 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
     plan.memory.gathered = peaks.gathered;
     plan.memory.whole_gradients = peaks.whole_gradients;
     plan.memory.buckets = peaks.all;
-    const bool in_file = sharding.offload_parameters == Residence::file;
-    plan.traffic.file_read += peaks.file_read + (in_file ? peaks.values_read : 0);
-    plan.traffic.offload += on_device || !in_file ? peaks.values_read : 0;
-    plan.traffic.file_written += peaks.file_written;
+    const auto add = [&](Residence residence, std::int64_t read, std::int64_t written) {
+      const bool in_file = residence == Residence::file;
+      plan.traffic.file_read += in_file ? read : 0;
+      plan.traffic.file_written += in_file ? written : 0;
+      plan.traffic.offload += on_device || !in_file ? read + written : 0;
+    };
+    add(sharding.offload_parameters, peaks.values_read, 0);
+    add(sharding.offload_gradients, peaks.gradients_read, peaks.gradients_written);
   }
   std::int64_t held = std::max(shared, arriving);  // by an update
   for (std::size_t i = 0; i < batches.size(); ++i) {
     const std::int64_t matrices = deals.empty() || offloads ? 0 : wide * deals[i].owned(place.rank);
     if (!deals.empty()) held = std::max(held, matrices + travelling_matrices(deals[i], place.rank));
-    if (!on_device && sharding.pages() && files.walks[i] > 0) held = std::max(held, matrices + files.walks[i] + shared);
+    if (!sharding.pages()) continue;
+    if (!on_device && files.walks[i] > 0) held = std::max(held, matrices + files.walks[i] + shared);
+    if (on_device && files.device_walks[i] > 0)
+      held = std::max(held, matrices + files.device_walks[i] + std::max(shared, arriving));
   }
   if (held > 0) plan.memory.buckets = std::max(plan.memory.buckets, held + plan.memory.undelivered);
   return plan;

@@ -51,7 +51,8 @@ struct MemoryPlan {
   // write to, or the matrices of an optimizer (without what a transformation takes meanwhile). The last is the peak of
   // Purpose::bucket.
   std::int64_t gathered = 0, whole_gradients = 0, buckets = 0;
-  // What an offloaded optimizer has in the processor's memory: masters, state, and the weights that it updates.
+  // What a device's rank keeps in the processor's memory: weights and gradients that lie there, and an offloaded
+  // optimizer's masters, state, and the weights that it updates.
   std::int64_t host = 0;
   // What lies in files (keel/dist/parallel/page.h), and the most of it that an update has in memory, which is a part of
   // `buckets` unless the optimizer works for a device.

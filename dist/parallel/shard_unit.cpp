@@ -1,7 +1,6 @@
 #include "keel/dist/parallel/shard_unit.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "keel/dist/parallel/row_sums.h"
@@ -39,14 +38,8 @@ Tensor ShardUnit::shard_gradient(int number) const {
 }
 
 void ShardUnit::add_squares(const Tensor& state, std::int64_t before, int number) const {
-  const std::optional<StepPartial> noted = gradient_->noted();
-  if (!noted) return kernels::add_squares(shard_gradient(number), state, before + virtual_shard(number).begin);
-  StepPartial partial;
-  std::byte* const mine = kernels::partial_of(state).raw();
-  std::memcpy(&partial, mine, sizeof partial);
-  partial.squares += noted->squares;
-  if (noted->bad != StepPartial::kNothingBad) partial.bad = std::min(partial.bad, before + noted->bad);
-  std::memcpy(mine, &partial, sizeof partial);
+  if (const Tensor noted = gradient_->noted(); noted.defined()) return kernels::add_noted(noted, state, before);
+  kernels::add_squares(shard_gradient(number), state, before + virtual_shard(number).begin);
 }
 
 TensorPart ShardUnit::part(const Segment& segment, std::string name, const Tensor& owned) const {

@@ -51,7 +51,7 @@ Sharded::Sharded(Module& model, const Context& context, std::unique_ptr<Communic
   if (context.device().type == DeviceType::cpu) options_.sharding = options_.sharding.on_processor();
   const std::vector<FlatBuffer> layout = lay_out(model, size(), optimizer_->requirements().block);
   const bool on_processor = context.device().type == DeviceType::cpu;
-  check_engine(layout, options_, *optimizer_, size(), offloads_ || on_processor, on_processor);
+  check_engine(layout, options_, *optimizer_, size(), offloads_ || on_processor);
   options_.policy.keeps_master = optimizer_->requirements().master;
   options_.policy.averages = optimizer_->requirements().averages;
   control_ = communicator_.split(0, rank());
@@ -139,7 +139,8 @@ void Sharded::make_pager(std::span<const FlatBuffer> layout) {
   const ShardingOptions& sharding = options_.sharding;
   const std::vector<UnitSplit> splits = split_units(layout, options_, groups_->place());
   const FilePlanSite site{layout,      splits,          options_.policy,
-                          *optimizer_, options_.groups, context_.device().type != DeviceType::cpu};
+                          *optimizer_, options_.groups, context_.device().type != DeviceType::cpu,
+                          offloads_};
   const std::int64_t piece = piece_of_update(site, sharding.offload_budget), room = room_in_file(site);
   if (!sharding.uses_files()) {
     pager_.emplace(sharding.offload_budget, piece);

@@ -115,7 +115,9 @@ struct ShardingOptions {
            offload_gradients == Residence::file;
   }
   // Whether weights, gradients or states come and go as pages (keel/dist/parallel/page.h).
-  bool pages() const { return uses_files() || offload_parameters != Residence::device; }
+  bool pages() const {
+    return uses_files() || offload_parameters != Residence::device || offload_gradients != Residence::device;
+  }
   // The same where the device is the processor, whose memory is the host's.
   ShardingOptions on_processor() const {
     ShardingOptions same = *this;

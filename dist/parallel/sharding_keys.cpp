@@ -104,7 +104,9 @@ constexpr OptionKey<ShardingOptions> kShardingKeys[] = {
              "them. They are read a block ahead."},
     {.key = "offload_gradients",
      .member = &ShardingOptions::offload_gradients,
-     .help = "Where gradients lie between backward passes and until the update; they are written behind backward."},
+     .help =
+         "Where gradients lie between backward passes and until the update; they leave behind backward; host: in the "
+         "processor's memory, for GPUs."},
     {.key = "offload_folder",
      .member = &ShardingOptions::offload_folder,
      .help = "Folder of the files of what lies in files, on a fast disk. They have no names, and go away with the "

@@ -2,7 +2,6 @@
 // The gradient of one unit on one rank, from backward passes to the optimizer.
 
 #include <memory>
-#include <optional>
 
 #include "keel/autograd/row_gradient.h"
 #include "keel/dist/parallel/page.h"
@@ -25,13 +24,14 @@ class UnitGradient {
   // wait_sums() blocks until they are in own(); elsewhere both do nothing.
   virtual void gather_sums() {}
   virtual void wait_sums() {}
-  // Where the whole gradient lies in a file: it goes there until the next pass, or the update.
+  // Where the whole gradient lies in a file or in the processor's memory: it goes there until the next pass, or the
+  // update.
   virtual void store() {}
-  // The page of own(), where that lies in a file.
+  // The page of own(), where that lies elsewhere.
   virtual Page* page() { return nullptr; }
-  // Squares and first bad element of this rank's shard, counted in the unit, where they were noted before it went to a
-  // file.
-  virtual std::optional<StepPartial> noted() const { return {}; }
+  // The state of a step in which squares and first bad element of this rank's shard, counted in the unit, were noted
+  // before it went there; undefined: they were not.
+  virtual Tensor noted() const { return {}; }
   // Forgets what was added since the last step.
   virtual void zero() = 0;
 

@@ -25,10 +25,11 @@ UnitSplit split_unit(const FlatBuffer& layout, const ShardedOptions& options, co
   const bool persists = stage.parameters && layout.padded < options.sharding.persistence_threshold;
   split.pages_values = options.sharding.offload_parameters != Residence::device && !persists;
   split.files_values = split.pages_values && options.sharding.offload_parameters == Residence::file;
-  if (options.sharding.offload_gradients == Residence::file && layout.trainable && !layout.sparse) {
+  if (options.sharding.offload_gradients != Residence::device && layout.trainable && !layout.sparse) {
     const bool stays = options.micro_batches > 1 && !options.sharding.reduces_each(options.micro_batches);
-    split.files_gradient = !split.shards_gradients || stays;
-    split.files_sums = split.shards_gradients || split.adds_sums;
+    split.pages_gradient = !split.shards_gradients || stays;
+    split.pages_sums = split.shards_gradients || split.adds_sums;
+    split.files_gradients = options.sharding.offload_gradients == Residence::file;
   }
   split.files_state = options.sharding.offload_optimizer == Residence::file && layout.trainable;
   if (options.sharding.secondary && split.shards_parameters && place.has_subgroups()) split.secondary = place.subgroup;
@@ -51,7 +52,7 @@ ScheduledUnit scheduled_unit(const FlatBuffer& layout, const UnitSplit& split, s
           .trainable = split.trainable,
           .shards_parameters = split.values_come_and_go(),
           .fetches = split.pages_values && split.shards_parameters,
-          .stores_gradient = split.files_gradient,
+          .stores_gradient = split.pages_gradient,
           .gathers_sums = split.gathers_sums(),
           .leaves = layout.segments.size(),
           .gradient_bytes = split.gradient_bytes()};

@@ -25,10 +25,11 @@ struct UnitSplit {
   int secondary = 0;                    // ranks of a subgroup, which has shards of its own; 0: there are none
   int virtual_ranks = 1;                // whose gradients this rank adds before it sends them
   bool is_pairwise = false;             // sums are taken along the tree of the virtual ranks
-  // What lies in files between its uses: the weights that this rank keeps, masters and state, the whole gradient, and
-  // the sums over ranks of this rank's shard, where they lie apart. `pages_values`: weights lie there or in the
-  // processor's memory.
-  bool pages_values = false, files_values = false, files_state = false, files_gradient = false, files_sums = false;
+  // What leaves the memory where it is computed with between its uses: the weights that this rank keeps, the whole
+  // gradient, and the sums over ranks of this rank's shard, where they lie apart.
+  bool pages_values = false, pages_gradient = false, pages_sums = false;
+  // Which of these lie in files then, and not in the processor's memory; and masters and state, if they do.
+  bool files_values = false, files_gradients = false, files_state = false;
   bool adds_sums = false;  // sums over ranks of several passes, in a shard apart from the rank's own gradient
   std::int64_t whole = 0;  // with padding
   Span shard = {};         // of this rank
@@ -52,13 +53,15 @@ struct UnitSplit {
   bool gathers_sums() const { return trainable && !by_rows && adds_sums && owned != shard; }
   // Elements of gradients that are kept from pass to pass.
   std::int64_t gradients_kept() const {
-    return (shards_gradients || files_gradient ? 0 : whole) +
-           ((shards_gradients || adds_sums) && !files_sums ? shard.count() : 0);
+    return (shards_gradients || pages_gradient ? 0 : whole) +
+           ((shards_gradients || adds_sums) && !pages_sums ? shard.count() : 0);
   }
   // Elements of the partial sums over virtual ranks, in the wire dtype (keel/dist/parallel/partial_sums.h).
   std::int64_t partial_sums() const {
     return std::bit_width(static_cast<unsigned>(virtual_ranks) - 1) * (trainable && !by_rows ? whole : 0);
   }
+  // Elements of gradients that lie elsewhere between passes and until the update.
+  std::int64_t gradients_paged() const { return (pages_gradient ? whole : 0) + (pages_sums ? shard.count() : 0); }
   // Of the whole gradient; 0 where there is no such memory.
   std::int64_t gradient_bytes() const {
     return trainable && !by_rows ? whole * static_cast<std::int64_t>(size_of(gradient)) : 0;

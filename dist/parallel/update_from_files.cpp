@@ -23,16 +23,18 @@ void OptimizerMemory::make_walk(Walk& walk, Span among, std::int64_t budget) {
     unit.elements = units_[i]->owned().count();
     walk.units.push_back(i);
     std::vector<WholePage>& whole = walk.whole_pages.emplace_back();
-    const auto add = [&](Page* page, PageUse use, bool in_pieces) {
+    const auto add = [&](Page* page, PageUse use, bool in_pieces, bool from_host) {
       if (page == nullptr || use == PageUse::none) return;
-      if (!in_pieces) whole.push_back({page, use});
+      if (from_host && !page->is_in_file()) return;  // it is used where it lies
+      if (!in_pieces) whole.push_back({page, use, from_host});
       const auto width = static_cast<std::int64_t>(size_of(page->numbers().dtype()));
       unit.add(use, in_pieces, in_pieces ? width : page->bytes());
     };
-    for (const Operand& operand : operands) add(operand.page, operand.uses.*walk.of, operand.in_pieces);
+    for (const Operand& operand : operands)
+      add(operand.page, operand.uses.*walk.of, operand.in_pieces, operand.from_host);
     for (Page* page : units_[i]->parameters().pages())
       if (std::ranges::find(operands, page, &Operand::page) == operands.end())
-        add(page, kWeightUses.*walk.of, /*in_pieces=*/false);
+        add(page, kWeightUses.*walk.of, /*in_pieces=*/false, /*from_host=*/false);
   }
   walk.order = walk_update(units, pager_->piece(), budget);
 }
@@ -53,6 +55,8 @@ class OptimizerMemory::WalkOverFiles {
   struct Piece {
     std::vector<std::unique_ptr<PagePiece>> parts;  // by operand; null: that one is whole, or not used
     HostCopy gradient;                              // where the optimizer works for a device
+    // The page of a gradient that is used whole where it was read, in all pieces of its unit.
+    std::shared_ptr<PagePiece> whole_gradient;
   };
 
   void take(const WalkStep& step) {
@@ -67,43 +71,51 @@ class OptimizerMemory::WalkOverFiles {
   std::span<const WholePage> whole_pages(const WalkStep& step) const { return walk_.whole_pages[step.unit]; }
   std::span<const Operand> operands(const WalkStep& step) const { return memory_.operands_[number_of(step)]; }
   PageUse use_of(const Operand& operand) const { return operand.uses.*walk_.of; }
-  bool copies_gradient(const WalkStep& step) const {
-    return memory_.offloads_ && use_of(operands(step)[kGradient]) != PageUse::none;
-  }
+  bool takes_gradient(const WalkStep& step) const { return use_of(operands(step)[kGradient]) != PageUse::none; }
 
   void fetch(const WalkStep& step) {
-    if (step.is_first())
-      for (const WholePage& whole : whole_pages(step)) whole.page->fetch();
     Piece& piece = arriving_.emplace_back();
+    if (step.is_first()) {
+      fetched_gradient_.reset();
+      for (const WholePage& whole : whole_pages(step))
+        if (whole.from_host)
+          fetched_gradient_ = std::make_shared<PagePiece>(*whole.page, Span{0, whole.page->numbers().numel()});
+        else whole.page->fetch();
+    }
+    piece.whole_gradient = fetched_gradient_;
+    if (step.is_last) fetched_gradient_.reset();
     for (const Operand& operand : operands(step)) {
       const bool comes = operand.in_pieces && use_of(operand) != PageUse::none;
       piece.parts.push_back(comes ? std::make_unique<PagePiece>(*operand.page, step.piece) : nullptr);
     }
-    if (!copies_gradient(step)) return;
+    if (!memory_.offloads_ || !takes_gradient(step) || operands(step)[kGradient].from_host) return;
     const Tensor gradient = operands(step)[kGradient].numbers.slice(0, step.piece.begin, step.piece.end);
     piece.gradient = HostCopy(gradient);
     memory_.offload_bytes_ += static_cast<std::int64_t>(gradient.bytes());
   }
 
   void update(const WalkStep& step) {
-    if (step.is_first()) {
-      has_whole_ = true;
-      for (const WholePage& whole : whole_pages(step)) has_whole_ &= whole.page->wait();
-    }
     Piece piece = std::move(arriving_.front());
     arriving_.pop_front();
+    if (step.is_first()) {
+      has_whole_ = true;
+      for (const WholePage& whole : whole_pages(step))
+        has_whole_ &= whole.from_host ? piece.whole_gradient->wait() : whole.page->wait();
+    }
     bool is_there = has_whole_;
     for (const auto& part : piece.parts) is_there &= !part || part->wait();
-    if (!prepares_) measure(number_of(step), piece);
+    if (!prepares_) measure(step, piece);
     if (is_there) work_on(step, piece);
     piece.gradient = {};
+    piece.whole_gradient.reset();
     if (step.is_last && !prepares_) updated_(number_of(step));
     write_behind(step, piece, is_there);
     leaving_.push_back(std::move(piece));
   }
 
   // Of an optimizer that measures, which has units whole. All ranks add their sums, whatever is there of them.
-  void measure(std::size_t number, const Piece& piece) {
+  void measure(const WalkStep& step, const Piece& piece) {
+    const std::size_t number = number_of(step);
     TensorSums* const sums = memory_.unit_sums_[number];
     if (sums == nullptr) return;
     const auto of_unit = [](const std::vector<ParameterRange>& all, Span own) {
@@ -112,7 +124,7 @@ class OptimizerMemory::WalkOverFiles {
     const std::span ranges = of_unit(memory_.ranges_, memory_.unit_ranges_[number]);
     const Span parts = memory_.unit_parts_[number];
     if (memory_.offloads_)
-      sums->measure(memory_.with_gradients(memory_.parts_, parts, number, piece.gradient.get()), ranges, input_);
+      sums->measure(memory_.with_gradients(memory_.parts_, parts, number, gradient_of(step, piece)), ranges, input_);
     else sums->measure(of_unit(memory_.parts_, parts), ranges, input_);
   }
 
@@ -139,6 +151,16 @@ class OptimizerMemory::WalkOverFiles {
     return numbers.slice(0, elements.begin, elements.end);
   }
 
+  // A piece of the gradient, where the optimizer works for a device.
+  Tensor gradient_of(const WalkStep& step, const Piece& piece) const {
+    const Operand& operand = operands(step)[kGradient];
+    if (!operand.from_host) return piece.gradient.get();
+    if (piece.parts[kGradient]) return piece.parts[kGradient]->numbers();
+    const Tensor& whole = piece.whole_gradient ? piece.whole_gradient->numbers() : operand.page->on_host();
+    const std::int64_t begin = operand.numbers.offset() + step.piece.begin;
+    return whole.slice(0, begin, begin + step.piece.count());
+  }
+
   // What the optimizer works on of a piece.
   std::vector<ParameterRange> ranges_of(const WalkStep& step, const Piece& piece) const {
     const Span ranges = memory_.unit_ranges_[number_of(step)];
@@ -152,9 +174,9 @@ class OptimizerMemory::WalkOverFiles {
       ParameterRange& part = parts.emplace_back(range);
       for (Tensor* each : {&part.parameter, &part.master, &part.gradient, &part.matrix})
         *each = cut(step, piece, *each, among);
-      if (copies_gradient(step))
-        part.gradient =
-            piece.gradient.get().slice(0, begin + among.begin - step.piece.begin, begin + among.end - step.piece.begin);
+      if (memory_.offloads_ && takes_gradient(step))
+        part.gradient = gradient_of(step, piece)
+                            .slice(0, begin + among.begin - step.piece.begin, begin + among.end - step.piece.begin);
       for (Tensor& state : part.state)  // those of other extents belong to units that come whole
         if (state.numel() == count) state = cut(step, piece, state, among);
       part.first += among.begin;
@@ -170,9 +192,11 @@ class OptimizerMemory::WalkOverFiles {
       else part.reset();
     }
     if (!step.is_last) return;
-    for (const WholePage& whole : whole_pages(step))
+    for (const WholePage& whole : whole_pages(step)) {
+      if (whole.from_host) continue;
       if (has_whole_ && whole.use == PageUse::updated) whole.page->store();
       else whole.page->drop();
+    }
   }
 
   void settle(const WalkStep& step) {
@@ -180,7 +204,8 @@ class OptimizerMemory::WalkOverFiles {
       if (part) part->wait();
     leaving_.pop_front();
     if (step.is_last)
-      for (const WholePage& whole : whole_pages(step)) whole.page->settle();
+      for (const WholePage& whole : whole_pages(step))
+        if (!whole.from_host) whole.page->settle();
   }
 
   OptimizerMemory& memory_;
@@ -189,7 +214,8 @@ class OptimizerMemory::WalkOverFiles {
   const StepInput& input_;
   const Updated& updated_;
   std::deque<Piece> arriving_, leaving_;
-  bool has_whole_ = true;  // what is whole of the unit that is worked on
+  std::shared_ptr<PagePiece> fetched_gradient_;  // of the unit whose pieces are being read
+  bool has_whole_ = true;                        // what is whole of the unit that is worked on
 };
 
 void OptimizerMemory::update_from_files(const Tensor& decided, const Updated& updated) {

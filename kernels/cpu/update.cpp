@@ -129,6 +129,13 @@ void clip_values(const Tensor& x, const Tensor& step, double limit) {
   });
 }
 
+void add_noted(const Tensor& noted, const Tensor& step, std::int64_t first) {
+  StepPartial& partial = state_of(step).partial;
+  const StepPartial& other = state_of(noted).partial;
+  partial.squares += other.squares;
+  if (other.bad != StepPartial::kNothingBad) partial.bad = std::min(partial.bad, first + other.bad);
+}
+
 void add_tokens(const Tensor& step, double tokens) { state_of(step).partial.tokens += tokens; }
 
 void decide_step(const StepArgs& args) {
@@ -143,6 +150,7 @@ void add_update(KernelTable& table) {
   table.advance_shared = advance_shared;
   table.add_squares = add_squares;
   table.clip_values = clip_values;
+  table.add_noted = add_noted;
   table.add_tokens = add_tokens;
   table.decide_step = decide_step;
 }

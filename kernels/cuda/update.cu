@@ -121,6 +121,16 @@ void clip_values(const Tensor& x, const Tensor& step, double limit) {
 
 __global__ void add_tokens_kernel(StepState* state, double tokens) { state->partial.tokens += tokens; }
 
+__global__ void add_noted_kernel(const StepState* noted, StepState* state, std::int64_t first) {
+  StepPartial& partial = state->partial;
+  partial.squares += noted->partial.squares;
+  if (noted->partial.bad != StepPartial::kNothingBad) partial.bad = std::min(partial.bad, first + noted->partial.bad);
+}
+
+void add_noted(const Tensor& noted, const Tensor& step, std::int64_t first) {
+  launch("add_noted", add_noted_kernel, {1, 1}, stream_of(step), state_of(noted), state_of(step), first);
+}
+
 void add_tokens(const Tensor& step, double tokens) {
   launch("add_tokens", add_tokens_kernel, {1, 1}, stream_of(step), state_of(step), tokens);
 }
@@ -139,6 +149,7 @@ void add_update(KernelTable& table) {
   table.measure_norms = measure_norms;
   table.add_squares = add_squares;
   table.clip_values = clip_values;
+  table.add_noted = add_noted;
   table.add_tokens = add_tokens;
   table.decide_step = decide_step;
 }

@@ -104,22 +104,5 @@ TEST_F(ResidenceOnDevice, OfWhatMuonTrainsGivesTheSameBitsAndMovesWhatThePlanSay
     }
 }
 
-TEST_F(ResidenceOnDevice, OfGradientsIsRefused) {
-  KEEL_NEEDS_DEVICES(1);
-  on_devices(1, [](const DeviceRank& own) {
-    UnitNet net;
-    ShardedOptions options;
-    options.sharding.offload_gradients = Residence::host;
-    try {
-      Sharded(net, own.context, own.devices, make_adamw(), options);
-      ADD_FAILURE();
-    } catch (const Error& error) {
-      EXPECT_STREQ(error.what(),
-                   "sharding.offload_gradients is not offered with a device: only weights and what the optimizer keeps "
-                   "leave it");
-    }
-  });
-}
-
 }  // namespace
 }  // namespace keel

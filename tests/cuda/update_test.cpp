@@ -310,7 +310,9 @@ TEST_P(UpdateOnDevice, TheStepIsDecidedAsOnTheProcessor) {
       const auto run = [&](const Context& context) {
         const Tensor state = step_of(context, {.steps = 1});
         kernels::add_squares(tensor_of(context, {3, 4}, {2}), state);
-        kernels::add_squares(tensor_of(context, {12}, {1}), state, 2);
+        const Tensor noted = step_of(context, {.steps = 5});
+        kernels::add_squares(tensor_of(context, {12}, {1}), noted);
+        kernels::add_noted(noted, state, 2);
         kernels::add_tokens(state, 4);
         StepArgs args{.state = state, .clip = clip, .lr = 0.5};
         if (table)

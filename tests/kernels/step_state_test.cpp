@@ -35,6 +35,28 @@ TEST(DecideStep, DividesByTokensAndClipsByTheFp32Norm) {
   EXPECT_EQ(decided.partial.squares, 0);  // ready for the next step
 }
 
+TEST(AddNoted, AddsSquaresAndTheFirstBadElementAndNothingElse) {
+  const Context context = testing::context();
+  const double nan = std::nan("");
+  const Tensor state = kernels::make_step_state(context, {.steps = 4}), noted = kernels::make_step_state(context);
+  kernels::add_squares(tensor_of(context, {3, 4}, {2}), state);
+  kernels::add_squares(tensor_of(context, {12}, {1}), noted);
+  kernels::add_tokens(noted, 7);
+  kernels::add_noted(noted, state, 2);
+  StepState sum = kernels::read_step_state(state);
+  EXPECT_EQ(sum.partial.squares, 169);
+  EXPECT_EQ(sum.partial.bad, StepPartial::kNothingBad);
+  EXPECT_EQ(sum.partial.tokens, 0);
+  EXPECT_EQ(sum.steps, 4);
+  kernels::add_squares(tensor_of(context, {1, nan}, {2}), noted, 1);
+  kernels::add_noted(noted, state, 100);
+  kernels::add_noted(noted, state, 50);
+  kernels::add_noted(noted, state, 70);
+  sum = kernels::read_step_state(state);
+  EXPECT_EQ(sum.partial.bad, 52);
+  EXPECT_TRUE(std::isnan(sum.partial.squares));
+}
+
 TEST(ClipValues, HoldsMeansToTheLimitAndLeavesAllOtherBits) {
   const Context context = testing::context(2);
   for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16}) {

@@ -141,6 +141,30 @@ TEST(Files, GiveTheBitsOfMemoryForMatricesInBatches) {
       }
 }
 
+// A layer that the loss does not depend on, whose gradient is zero: of a unit of its own, and among others of the root.
+struct IdleNet : MixedNet {
+  Linear idle{kWidth, kWidth};
+  UnitLayer idle_unit;
+  void visit(Visitor& v) override {
+    MixedNet::visit(v);
+    v("idle", idle);
+    v("idle_unit", idle_unit);
+  }
+};
+
+TEST(Files, GiveTheBitsOfMemoryWhereWeightsAreNotUsed) {
+  for (const int number : {0, 2})
+    for (const int ranks : {1, 2})
+      for (const int micro_batches : {1, 2}) {
+        ShardedOptions options = in_dtype(number, DType::bf16, micro_batches);
+        options.sharding.offload_budget = kLittleOfF64;
+        const std::vector<double> expected = trained<IdleNet>(ranks, options, kFiledAdamW);
+        kFileCases[2].set(options.sharding);
+        EXPECT_TRUE(trained<IdleNet>(ranks, options, kFiledAdamW) == expected)
+            << "stage " << number << ", " << ranks << " ranks, " << micro_batches << " micro-batches";
+      }
+}
+
 // A random number follows from the place of an element among all.
 TEST(Files, GiveTheBitsOfMemoryForWeightsThatAreRoundedAtRandom) {
   for (const UpdateSettings& settings : {kFiledAdamW, UpdateSettings(MuonSettings{})})
