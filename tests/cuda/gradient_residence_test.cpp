@@ -1,6 +1,7 @@
 // Gradients of a device in the processor's memory and in files.
 
 #include <utility>
+#include <vector>
 
 #include "keel/dist/parallel/plan.h"
 #include "keel/optim/elementwise.h"
@@ -131,7 +132,7 @@ class GradientsOfDevice : public NcclRanks {
 
   // With the optimizer's state there, and with the reference of an update in the same place.
   template <class Net>
-  static void expect_same_everywhere(GradientCase each, std::initializer_list<Residence> optimizers) {
+  static void expect_same_everywhere(GradientCase each, const std::vector<Residence>& optimizers) {
     for (const Residence optimizer : optimizers) {
       each.gradients = Residence::device;
       each.optimizer = optimizer == Residence::file ? Residence::host : optimizer;  // the processor updates
@@ -151,8 +152,10 @@ TEST_F(GradientsOfDevice, GiveItsBitsInEveryStageAndNumberOfRanksWhereverTheOpti
     for (const int ranks : {1, 2, 3})
       for (const int micro_batches : {1, 4}) {
         if (ranks == 3 && micro_batches == 1) continue;
+        const std::vector<Residence> all = {Residence::device, Residence::host, Residence::file};
+        const auto one = static_cast<std::size_t>(number + ranks + micro_batches) % all.size();
         expect_same_everywhere<UnitNet>({.ranks = ranks, .number = number, .micro_batches = micro_batches},
-                                        {Residence::device, Residence::host, Residence::file});
+                                        ranks == 2 && micro_batches == 4 ? all : std::vector{all[one]});
       }
 }
 
@@ -220,9 +223,15 @@ TEST_F(GradientsOfDevice, WhoseFileFailsEndTheStepOfAllRanks) {
             engine.step(1e-2).get();
           }
         });
-        for (const std::string& each : told)
-          EXPECT_NE(each.find("Input/output error"), std::string::npos)
+        // A rank that has agreed on it may end before another is done with agreeing, which hears of that end.
+        bool is_told = false;
+        for (const std::string& each : told) {
+          const bool has_reason = each.find("Input/output error") != std::string::npos;
+          is_told |= has_reason;
+          EXPECT_TRUE(has_reason || each.find("aborted its communicator") != std::string::npos)
               << "stage " << number << ", state on " << name_of(optimizer) << ": '" << each << "'";
+        }
+        EXPECT_TRUE(is_told) << "stage " << number << ", state on " << name_of(optimizer);
       }
 }
 
