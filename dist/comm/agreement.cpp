@@ -40,6 +40,9 @@ void together(Communicator& communicator, const std::function<void()>& f) {
   if (first == kinds.end()) return;
   const auto rank = static_cast<int>(first - kinds.begin());
   const std::string told = broadcast_text(communicator, complaint, rank);
+  try {
+    communicator.barrier();  // a rank that ends may end the collectives of others, which have the reason by then
+  } catch (const Error&) {}  // one that has passed it has ended
   throw AgreedError(rank == 0 ? told : concat("rank ", rank, ": ", told), static_cast<ErrorKind>(*first));
 }
 

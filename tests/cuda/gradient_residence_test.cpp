@@ -223,15 +223,9 @@ TEST_F(GradientsOfDevice, WhoseFileFailsEndTheStepOfAllRanks) {
             engine.step(1e-2).get();
           }
         });
-        // A rank that has agreed on it may end before another is done with agreeing, which hears of that end.
-        bool is_told = false;
-        for (const std::string& each : told) {
-          const bool has_reason = each.find("Input/output error") != std::string::npos;
-          is_told |= has_reason;
-          EXPECT_TRUE(has_reason || each.find("aborted its communicator") != std::string::npos)
+        for (const std::string& each : told)
+          EXPECT_NE(each.find("Input/output error"), std::string::npos)
               << "stage " << number << ", state on " << name_of(optimizer) << ": '" << each << "'";
-        }
-        EXPECT_TRUE(is_told) << "stage " << number << ", state on " << name_of(optimizer);
       }
 }
 
