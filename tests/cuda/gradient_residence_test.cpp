@@ -204,14 +204,14 @@ TEST_F(GradientsOfDevice, GiveItsBitsWhereWeightsLeaveItTooAndInAnyOrderOfWorkTh
 
 // A file that fails while a gradient is written or read ends the step of all ranks.
 TEST_F(GradientsOfDevice, WhoseFileFailsEndTheStepOfAllRanks) {
-  KEEL_NEEDS_DEVICES(2);
-  for (const int number : {1, 3})
+  KEEL_NEEDS_DEVICES(3);
+  for (const auto& each : {std::pair(1, 2), {3, 2}, {3, 3}})
     for (const Residence optimizer : {Residence::device, Residence::host})
       for (const FaultyFile::Call call : {FaultyFile::Call::read, FaultyFile::Call::write}) {
-        const std::vector<std::string> told = messages(2, [&](const DeviceRank& own) {
+        const std::vector<std::string> told = messages(each.second, [&](const DeviceRank& own) {
           UnitNet net;
           ShardedOptions options =
-              GradientCase{.number = number, .optimizer = optimizer, .gradients = Residence::file}.options();
+              GradientCase{.number = each.first, .optimizer = optimizer, .gradients = Residence::file}.options();
           options.scratch_file = [&](const std::string&) {
             return std::make_unique<FaultyFile>(own.rank() == 1 ? fails_from(call, 6, "Input/output error")
                                                                 : FaultyFile::Fault{});
@@ -223,9 +223,10 @@ TEST_F(GradientsOfDevice, WhoseFileFailsEndTheStepOfAllRanks) {
             engine.step(1e-2).get();
           }
         });
-        for (const std::string& each : told)
-          EXPECT_NE(each.find("Input/output error"), std::string::npos)
-              << "stage " << number << ", state on " << name_of(optimizer) << ": '" << each << "'";
+        for (const std::string& message : told)
+          EXPECT_NE(message.find("Input/output error"), std::string::npos)
+              << "stage " << each.first << ", " << each.second << " ranks, state on " << name_of(optimizer) << ": '"
+              << message << "'";
       }
 }
 

@@ -43,34 +43,29 @@ TEST(Files, GiveTheBitsOfMemoryInEveryPrecisionAndForOtherOptimizers) {
         }
 }
 
+void expect_the_bits_of_memory(const UpdateSettings& optimizer, int number, int ranks) {
+  ShardedOptions options = in_dtype(number, DType::bf16, 2);
+  options.sharding.offload_budget = kMuch;
+  const std::vector<double> expected = trained<MixedNet>(ranks, options, optimizer);
+  kFileCases[3].set(options.sharding);
+  EXPECT_TRUE(trained<MixedNet>(ranks, options, optimizer) == expected)
+      << optimizer.index() << ", stage " << number << ", " << ranks << " ranks";
+}
+
 // Those that measure whole parameters first do so a unit at a time.
 TEST(Files, GiveTheBitsOfMemoryForOptimizersThatMeasureParameters) {
   for (const UpdateSettings& optimizer :
        {UpdateSettings(LambSettings{}), UpdateSettings(LarsSettings{}), UpdateSettings(AdafactorSettings{}),
         UpdateSettings(AdafactorSettings{.beta1 = 0.9})})
     for (const int number : {0, 1, 3})
-      for (const int ranks : {1, 2, 3}) {
-        ShardedOptions options = in_dtype(number, DType::bf16, 2);
-        options.sharding.offload_budget = kMuch;
-        const std::vector<double> expected = trained<MixedNet>(ranks, options, optimizer);
-        kFileCases[3].set(options.sharding);
-        EXPECT_TRUE(trained<MixedNet>(ranks, options, optimizer) == expected)
-            << optimizer.index() << ", stage " << number << ", " << ranks << " ranks";
-      }
+      for (const int ranks : {1, 2, 3}) expect_the_bits_of_memory(optimizer, number, ranks);
 }
 
 // Codes of large parameters and their scales, and fp32 of the others.
 TEST(Files, GiveTheBitsOfMemoryForStatesInEightBits) {
   const UpdateSettings optimizer = AdamSettings{.decoupled = true, .min_8bit_size = 4096};
   for (const int number : {0, 1, 3})
-    for (const int ranks : {1, 2, 3}) {
-      ShardedOptions options = in_dtype(number, DType::bf16, 2);
-      options.sharding.offload_budget = kMuch;
-      const std::vector<double> expected = trained<MixedNet>(ranks, options, optimizer);
-      kFileCases[3].set(options.sharding);
-      EXPECT_TRUE(trained<MixedNet>(ranks, options, optimizer) == expected)
-          << "stage " << number << ", " << ranks << " ranks";
-    }
+    for (const int ranks : {1, 2, 3}) expect_the_bits_of_memory(optimizer, number, ranks);
 }
 
 // Muon on matrices, and AdamW on the rest, one walk after the other.
