@@ -30,11 +30,18 @@ REPORTED = re.compile(r"^(\S+):\d+: (.*)\n    becomes: (.*)$", re.MULTILINE)
 class Change:
     def __init__(self, file, number, line, column, old, new):
         self.file, self.number, self.line = file, number, line
+        self.column, self.old, self.new = column, old, new
         self.changed = line[:column] + new + line[column + len(old):]
         self.order = ""
 
     def key(self):
         return self.file, " ".join(self.line.split()), " ".join(self.changed.split())
+
+    def made_in(self, text):
+        """The text of the file with this change."""
+        lines = text.split("\n")
+        lines[self.number - 1] = self.changed
+        return "\n".join(lines)
 
     def place(self):
         return f"{self.file}:{self.number}"

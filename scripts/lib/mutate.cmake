@@ -28,7 +28,7 @@ function(keel_prepare_for_changes)
     set_target_properties(keel_${layer} PROPERTIES DEFINE_SYMBOL "")  # so that ccache finds what static builds compiled
   endforeach()
   set_target_properties(keel_${KEEL_MUTATED} PROPERTIES UNITY_BUILD OFF)
-  target_compile_options(keel_${KEEL_MUTATED} PRIVATE -O1)
+  target_compile_options(keel_${KEEL_MUTATED} PRIVATE -O1 -g0)
   keel_headers_of_several(keel_${KEEL_MUTATED} headers)
   if(headers)
     target_precompile_headers(keel_${KEEL_MUTATED} PRIVATE ${headers})

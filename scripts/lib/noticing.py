@@ -1,5 +1,6 @@
 """Which test of a program fails, asked often: the tests that are likely to fail come first, then the short ones."""
 
+import concurrent.futures
 import glob
 import json
 import os
@@ -11,6 +12,7 @@ import sys
 import time
 
 BEGUN = re.compile(r"^\[ RUN      \] (\S+)", re.MULTILINE)
+TOOK = re.compile(r"^\[       OK \] \S+ \((\d+) ms\)", re.MULTILINE)
 WITHOUT_SLOW = "--gtest_filter=-Slow*:*/Slow*"
 SHORTEST_BATCH = 0.2  # seconds; starting a program takes a tenth of it
 
@@ -53,59 +55,98 @@ class OwnTime:
 
 
 class Tests:
-    """Those of one program: how long each takes, and which have noticed changes of a file."""
+    """Those of one program: how long each takes, which changes it reaches, and which have noticed changes of a file."""
 
-    def __init__(self, program, folder, jobs, floor, longest, without):
-        self.program, self.folder, self.jobs, self.floor, self.longest = program, folder, jobs, floor, longest
+    def __init__(self, program, folder, floor, longest, without):
+        self.program, self.folder, self.floor, self.longest = program, folder, floor, longest
+        self.name = os.path.basename(program)
         self.filter = f"{WITHOUT_SLOW}:{without}" if without else WITHOUT_SLOW
-        self.seconds, self.noticed = {}, {}
+        self.seconds, self.noticed, self.reached = {}, {}, {}
 
-    def measure(self):
-        """What each test takes; those that take too long, now or at an earlier time, are left out. The unchanged program
-        must pass."""
-        report, kept = self.folder / "tests.json", self.folder.parent / f"{os.path.basename(self.program)}.seconds.json"
+    def measure(self, workers, library, changes):
+        """What each test takes and which of so many changes it reaches, alone in a process of its own; those that take too
+        long, now or at an earlier time, are left out. The unchanged program must pass."""
+        kept = self.folder / f"{self.name}.seconds.json"
         known = json.loads(kept.read_text()) if kept.exists() else {}
-        flags = self.folder / "flags"
-        flags.write_text(":".join([self.filter, *(test for test, seconds in known.items() if seconds > self.longest)]) + "\n")
-        if subprocess.run([self.program, f"--gtest_flagfile={flags}", f"--gtest_output=json:{report}"], cwd=self.folder,
-                          preexec_fn=bound, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode:
+        names = [name for name in self.listed() if known.get(name, 0) <= self.longest]
+        self.seconds, self.reached = {}, {}
+        with concurrent.futures.ThreadPoolExecutor(len(workers.all)) as pool:
+            for name, took, reached in pool.map(lambda name: self.measured(name, workers, library, changes), names):
+                if took is None:
+                    print(f"{self.name}: {name} fails without any change, and is left out", flush=True)
+                    continue
+                known[name] = took
+                if took <= self.longest:
+                    self.seconds[name], self.reached[name] = took, reached
+        if names and not self.seconds:
             sys.exit(f"mutate: {self.program} fails without any change")
-        for suite in json.loads(report.read_text())["testsuites"]:
-            for test in suite["testsuite"]:
-                seconds, name = float(test["time"].rstrip("s")), f"{suite['name']}.{test['name']}"
-                if test["status"] == "RUN":
-                    known[name] = seconds
-                    if seconds <= self.longest:
-                        self.seconds[name] = seconds
         kept.write_text(json.dumps(known, indent=0))
 
-    def batches(self, file):
+    def listed(self):
+        text = subprocess.run([self.program, self.filter, "--gtest_list_tests"], cwd=self.folder, check=True, text=True,
+                              capture_output=True).stdout
+        suite = ""
+        for line in text.splitlines():
+            name = line.partition("#")[0].rstrip()
+            if not line.startswith(" "):
+                suite = name
+            elif "DISABLED_" not in suite + name:
+                yield suite + name.strip()
+
+    def measured(self, name, workers, library, changes):
+        """The test's name, seconds, and changes; None for seconds where it fails twice."""
+        with workers.one() as worker:
+            for _ in range(2):
+                marks = worker / "reached"
+                marks.write_bytes(bytes(changes))
+                begun = time.monotonic()
+                process, output = self.start([name], worker, library, {"KEEL_REACHED": str(marks)})
+                try:
+                    failed = process.wait()
+                finally:
+                    end_group(process)
+                workers.clear(worker)
+                if not failed:
+                    text = output.read_text(errors="replace")
+                    took = TOOK.search(text)
+                    seconds = int(took.group(1)) / 1000 if took else time.monotonic() - begun  # a skipped one has no time
+                    return name, seconds, {number for number, mark in enumerate(marks.read_bytes()) if mark}
+        return name, None, set()
+
+    def batches(self, file, number):
         """First those that noticed changes of this file, then suites with its name and those that noticed changes of
-        others, then the rest, in batches as long as all before them."""
-        first = [test for test in self.noticed.get(file, []) if test in self.seconds]
+        others, then the rest, in batches as long as all before them; of a change that has a number only those that reach
+        it, of others first those that reach a change of the file (which `number` holds the numbers of, then)."""
+        every = [test for test in self.seconds if isinstance(number, set) or number in self.reached[test]]
+        known = set(every)
+        first = [test for test in self.noticed.get(file, []) if test in known]
         if first:
             yield first
         name = os.path.splitext(os.path.basename(file))[0].replace("_", "")
-        likely = [test for test in self.seconds if name in test.split(".")[0].lower()]
-        likely += [test for tests in self.noticed.values() for test in tests]
-        likely = [test for test in dict.fromkeys(likely) if test in self.seconds and test not in first]
-        if likely:
-            yield likely
-            first = first + likely
-        begun, batch, length = 0, [], 0
-        for test in sorted(set(self.seconds) - set(first), key=lambda test: (self.seconds[test], test)):
-            if batch and length + self.seconds[test] > max(begun, SHORTEST_BATCH):
+        likely = [test for test in every if name in test.split(".")[0].lower()]
+        likely += [test for tests in list(self.noticed.values()) for test in tests] if isinstance(number, set) else []
+        likely = [test for test in dict.fromkeys(likely) if test in known and test not in first]
+        first = set(first)
+        for tests in (likely, every):
+            begun, batch, length = 0, [], 0
+            for test in sorted(set(tests) - first, key=lambda test: (self.is_far(test, number), self.seconds[test], test)):
+                if batch and length + self.seconds[test] > max(begun, SHORTEST_BATCH):
+                    yield batch
+                    begun, batch, length = begun + length, [], 0
+                batch.append(test)
+                length += self.seconds[test]
+            if batch:
                 yield batch
-                begun, batch, length = begun + length, [], 0
-            batch.append(test)
-            length += self.seconds[test]
-        if batch:
-            yield batch
+            first.update(tests)
 
-    def notice(self, file):
-        """The test that fails, or "late" where tests do not end in time; none where all pass."""
-        for batch in self.batches(file):
-            found = self.first_failure(batch)
+    def is_far(self, test, numbers):
+        return isinstance(numbers, set) and not numbers & self.reached[test]
+
+    def notice(self, file, number, worker, library):
+        """The test that fails, or "late" where tests do not end in time; none where all pass. `number`: of the change in the
+        library that holds several, or the set of those that lie in the same file."""
+        for batch in self.batches(file, number):
+            found = self.first_failure(batch, number, worker, library)
             if found in self.seconds:
                 known = self.noticed.setdefault(file, [])
                 if found not in known:
@@ -114,33 +155,29 @@ class Tests:
                 return found
         return None
 
-    def first_failure(self, batch):
+    def first_failure(self, batch, number, worker, library):
         limit = self.floor + 5 * sum(self.seconds[test] for test in batch)
-        running = [self.start(batch[part :: self.jobs], part) for part in range(min(self.jobs, len(batch)))]
-        waited = list(running)
-        clocks, looked = {process: OwnTime(process) for process, _ in running}, time.monotonic()
+        chosen = {} if isinstance(number, set) else {"KEEL_CHANGE": str(number)}
+        process, output = self.start(batch, worker, library, chosen)
+        clock, looked = OwnTime(process), time.monotonic()
         try:
-            while waited:
-                for process, output in waited:
-                    if process.poll() not in (None, 0):
-                        return self.culprit(output)
-                waited = [each for each in waited if each[0].poll() is None]
+            while process.poll() is None:
                 if time.monotonic() > looked + 0.1:
                     looked = time.monotonic()
-                    if any(clocks[process].look() > limit for process, _ in waited):
+                    if clock.look() > limit:
                         return "late"
                 time.sleep(0.005)
         finally:
-            for process, _ in running:
-                end_group(process)
-        return None
+            end_group(process)
+        return self.culprit(output) if process.returncode else None
 
-    def start(self, tests, part):
-        flags, output = self.folder / f"flags.{part}", self.folder / f"output.{part}"
+    def start(self, tests, worker, library, more):
+        flags, output = worker / "flags", worker / "output"
         flags.write_text(f"--gtest_filter={':'.join(tests)}\n--gtest_break_on_failure\n")
+        environment = dict(os.environ, TMPDIR=str(worker / "scratch"), LD_PRELOAD=str(library), **more)
         with open(output, "wb") as out:
-            return subprocess.Popen([self.program, f"--gtest_flagfile={flags}"], cwd=self.folder, stdin=subprocess.DEVNULL,
-                                    env=dict(os.environ, TMPDIR=str(self.folder)), stdout=out, stderr=subprocess.DEVNULL,
+            return subprocess.Popen([self.program, f"--gtest_flagfile={flags}"], cwd=worker / "scratch",
+                                    stdin=subprocess.DEVNULL, env=environment, stdout=out, stderr=subprocess.DEVNULL,
                                     start_new_session=True, preexec_fn=bound), output
 
     @staticmethod
@@ -148,3 +185,4 @@ class Tests:
         """The test that the program died in, as it does at the first failure."""
         begun = BEGUN.findall(output.read_text(errors="replace"))
         return begun[-1] if begun else "the program"
+
