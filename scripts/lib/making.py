@@ -31,6 +31,7 @@ class Workers:
             shutil.rmtree(worker, ignore_errors=True)
             (worker / "scratch").mkdir(parents=True)
             self.free.put(worker)
+        self.stopped = False  # what is under way ends then
 
     @contextlib.contextmanager
     def one(self):

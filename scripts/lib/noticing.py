@@ -142,11 +142,11 @@ class Tests:
     def is_far(self, test, numbers):
         return isinstance(numbers, set) and not numbers & self.reached[test]
 
-    def notice(self, file, number, worker, library):
+    def notice(self, file, number, workers, worker, library):
         """The test that fails, or "late" where tests do not end in time; none where all pass. `number`: of the change in the
         library that holds several, or the set of those that lie in the same file."""
         for batch in self.batches(file, number):
-            found = self.first_failure(batch, number, worker, library)
+            found = self.first_failure(batch, number, workers, worker, library)
             if found in self.seconds:
                 known = self.noticed.setdefault(file, [])
                 if found not in known:
@@ -155,7 +155,7 @@ class Tests:
                 return found
         return None
 
-    def first_failure(self, batch, number, worker, library):
+    def first_failure(self, batch, number, workers, worker, library):
         limit = self.floor + 5 * sum(self.seconds[test] for test in batch)
         chosen = {} if isinstance(number, set) else {"KEEL_CHANGE": str(number)}
         process, output = self.start(batch, worker, library, chosen)
@@ -166,6 +166,8 @@ class Tests:
                     looked = time.monotonic()
                     if clock.look() > limit:
                         return "late"
+                if workers.stopped:
+                    return "stopped"
                 time.sleep(0.005)
         finally:
             end_group(process)

@@ -120,6 +120,23 @@ TEST(Buffers, ObserveOnceWhereAForwardPassIsRepeatedInBackward) {
   EXPECT_EQ(doubles(layer.running_mean.state()->observed), before);
 }
 
+TEST(Buffers, AreCountedThoseThatMoveApart) {
+  struct Model : Module {
+    BatchNorm first{3}, second{5};
+    Buffer table = Buffer::constant({4, 2});
+    void visit(Visitor& v) override {
+      v("first", first);
+      v("second", second);
+      v("table", table);
+    }
+  } model;
+  const BufferCount count = count_buffers(model);
+  EXPECT_EQ(count.buffers, 5);
+  EXPECT_EQ(count.numbers, 2 * (3 + 5) + 8);
+  EXPECT_EQ(count.moving_buffers, 4);
+  EXPECT_EQ(count.moving_numbers, 2 * (3 + 5));
+}
+
 TEST(Buffers, ObserveNothingWhereThePassDoesNot) {
   const Context context = testing::context(1);
   BatchNorm layer(3);
@@ -151,6 +168,8 @@ TEST(Buffers, WhatCannotBeIsRefused) {
               layer(Variable(uniform_tensor(context, {4, 2}, 1)), pass);
             }),
             "batch norm of width 3 needs an input of shape (rows, ..., 3), got (4, 2)");
+  EXPECT_EQ(error_of([&] { layer(Variable(uniform_tensor(context, {3}, 1)), pass); }),
+            "batch norm of width 3 needs an input of shape (rows, ..., 3), got (3)");
   EXPECT_EQ(error_of([&] { layer.running_mean.observe(pass, uniform_tensor(context, {2}, 1), 1); }),
             "the buffer running_mean has shape (3), but what was observed has (2)");
   EXPECT_EQ(error_of([&] { Buffer::constant({3}).observe(pass, uniform_tensor(context, {3}, 1), 1); }),

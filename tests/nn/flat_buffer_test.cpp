@@ -82,6 +82,49 @@ TEST(FlatBuffer, BelongsToTheInnermostUnitAndToWhatIsTrainedOrNot) {
   }
 }
 
+// A model that goes twice through a unit, which goes three times through what is inside.
+struct OftenUsed : Module {
+  struct Unit : Inner {
+    explicit Unit(std::int64_t times) : times(times) {}
+    std::int64_t uses() const override { return times; }
+    std::int64_t times;
+  };
+  struct Around : Module {
+    Unit inside{3};
+    Linear beside{2, 2};
+    void visit(Visitor& v) override {
+      v("inside", inside);
+      v("beside", beside);
+    }
+    bool is_unit() const override { return true; }
+    std::int64_t uses() const override { return 2; }
+  };
+  explicit OftenUsed(std::int64_t times) : times(times) {}
+  Around around;
+  Unit around_again{1};  // whose path begins with another's
+  Linear head{2, 2};
+  void visit(Visitor& v) override {
+    v("around", around);
+    v("around_again", around_again);
+    v("head", head);
+  }
+  std::int64_t uses() const override { return times; }
+  std::int64_t times;
+};
+
+TEST(FlatBuffer, CountsHowOftenAPassUsesItsUnit) {
+  for (const int times : {1, 5}) {
+    OftenUsed model(times);
+    for (const FlatBuffer& buffer : lay_out(model)) {
+      const std::int64_t of_unit = buffer.unit == "around.inside" ? 6 : buffer.unit == "around" ? 2 : 1;
+      EXPECT_EQ(buffer.uses, buffer.unit.empty() ? 1 : times * of_unit) << buffer.unit;
+      EXPECT_EQ(buffer.tied, times * of_unit > 1) << buffer.unit;
+    }
+  }
+  OftenUsed none(0);
+  EXPECT_EQ(error_of([&] { lay_out(none); }), "a forward pass uses the module '' at least once, got 0");
+}
+
 TEST(FlatBuffer, IsTheShortestThatShardsAndBlocksDivideEvenly) {
   Model model;
   for (const int shards : {1, 2, 3, 5})

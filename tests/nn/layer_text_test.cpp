@@ -114,6 +114,15 @@ TEST(LayerText, NamesTheCharacterAtWhichSomethingIsWrong) {
   EXPECT_TRUE(begins(said("input a 3; input a 4", 0), "18: there are two of the name 'a'"));
   EXPECT_TRUE(begins(said("input 3 4", 0), "7: '3' is no name"));
   EXPECT_TRUE(begins(said("output o.p 4"), "8: 'o.p' is no name"));
+  for (const char* bad : {"0a", "9a", "a@", "a[", "a`", "a{", "a/", "a:", "a^"})
+    EXPECT_TRUE(begins(said(concat("output ", bad, " 4")), concat("8: '", bad, "' is no name"))) << bad;
+  for (const char* good : {"A", "Z9", "az", "_0", "z_Z"}) EXPECT_EQ(said(concat("output ", good, " 4")), "") << good;
+  EXPECT_TRUE(begins(said("layernorm 3"), "11: expects `layernorm`"));
+  EXPECT_TRUE(begins(said("dropout"), "1: expects `dropout PROBABILITY`"));
+  EXPECT_EQ(said("dense 1073741824"), "") << "the largest width";
+  EXPECT_EQ(said("dense 3", std::int64_t{1} << 30), "");
+  EXPECT_EQ(said("dense 3", -1), "a width of -1 is not in [0, 1073741824]");
+  EXPECT_EQ(said("dense 3", (std::int64_t{1} << 30) + 1), "a width of 1073741825 is not in [0, 1073741824]");
 }
 
 }  // namespace

@@ -112,6 +112,81 @@ TEST(Layers, ABlockNeedsHeadsThatDivideItsWidth) {
   EXPECT_EQ(refusal({.width = 8, .heads = 3}), "width 8 is not a multiple of 3 heads");
   EXPECT_EQ(refusal({.width = 8, .heads = 0, .kv_heads = 1}), "width 8 is not a multiple of 0 heads");
   EXPECT_EQ(refusal({.width = 8, .heads = 4, .kv_heads = 3}), "4 heads are not a multiple of 3 key/value heads");
+  EXPECT_EQ(refusal({.width = 8, .attention_dropout = 1}), "attention dropout must be in [0, 1), got 1");
+  EXPECT_EQ(refusal({.width = 8, .attention_dropout = -0.1}), "attention dropout must be in [0, 1), got -0.1");
+
+  const MultiHeadAttention attention({.width = 12, .heads = 6, .kv_heads = 2});
+  std::vector<std::int64_t> rows;
+  for (const LinearPart& part : attention.c_attn.parts) rows.push_back(part.rows);
+  EXPECT_EQ(rows, (std::vector<std::int64_t>{12, 4, 4}));
+}
+
+// Queries, keys and values in one product, of which keys and values have an adapter each.
+TEST(Layers, AnAdapterAddsAProductOfLowRankToItsPart) {
+  const Context context = testing::context(1);
+  Linear layer(3, 6);
+  layer.parts = {{"q", 2}, {"k", 1}, {"v", 3}};
+  layer.add_adapter("v", 2, 0.5, 0.5);
+  layer.add_adapter("k", 1, 2, 0);
+  const std::vector<FlatBuffer> buffers = materialize_f64(layer, context);
+  for (LowRankAdapter& each : layer.adapters)
+    kernels::copy_into(each.b.value(), uniform_tensor(context, each.b.shape(), 7, DType::f64));
+  const Tensor x = uniform_tensor(context, {4, 3}, 1, DType::f64);
+  const std::vector<double> xs = doubles(x), weight = doubles(layer.weight.value()), bias = doubles(layer.bias.value());
+  // With factors on what the adapter of v reads.
+  const auto expected = [&](const std::vector<double>& kept) {
+    std::vector<double> out;
+    for (std::size_t row = 0; row < 4; ++row)
+      for (std::size_t o = 0; o < 6; ++o) {
+        double sum = bias[o];
+        for (std::size_t in = 0; in < 3; ++in) sum += xs[row * 3 + in] * weight[o * 3 + in];
+        for (const LowRankAdapter& each : layer.adapters) {
+          const std::int64_t own = static_cast<std::int64_t>(o) - each.first_row;
+          if (own < 0 || own >= each.b.shape()[0]) continue;
+          const std::vector<double> a = doubles(each.a.value()), b = doubles(each.b.value());
+          const auto rank = static_cast<std::size_t>(each.a.shape()[0]);
+          for (std::size_t r = 0; r < rank; ++r)
+            for (std::size_t in = 0; in < 3; ++in)
+              sum += each.scale * b[static_cast<std::size_t>(own) * rank + r] * a[r * 3 + in] * xs[row * 3 + in] *
+                     (each.part == "v" ? kept[row * 3 + in] : 1);
+        }
+        out.push_back(sum);
+      }
+    return out;
+  };
+  EXPECT_EQ(layer.adapters[0].first_row, 3);
+  EXPECT_EQ(layer.adapters[1].first_row, 2);
+  EXPECT_LT(relative_error(doubles(layer(Variable(x)).value()), expected(std::vector<double>(12, 1))), 1e-14);
+
+  const auto training = [&] {
+    return Forward{.training = true, .random = {3, 4, 0}, .sample_ids = kernels::arange(context, 0, 4)};
+  };
+  Forward pass = training(), again = training();
+  const std::vector<double> kept = [&] {
+    const Tensor ones = kernels::cast(Variable(x).value(), DType::f64);
+    kernels::fill(ones, 1);
+    return doubles(Dropout(0.5)(Variable(ones.view({4, 1, 3})), again).value());
+  }();
+  EXPECT_NE(kept, std::vector<double>(12, 1));
+  EXPECT_LT(relative_error(doubles(layer(Variable(x), pass).value()), expected(kept)), 1e-14);
+}
+
+TEST(Layers, AnAdapterThatCannotBeIsRefused) {
+  const auto refusal = [](std::string_view part, std::int64_t rank, double dropout, bool is_whole = false) {
+    Linear layer(3, 6);
+    if (!is_whole) layer.parts = {{"q", 2}, {"k", 1}, {"v", 3}};
+    if (!is_whole) layer.add_adapter("k", 1, 1, 0);
+    return testing::error_of([&] { layer.add_adapter(part, rank, 1, dropout); });
+  };
+  EXPECT_EQ(refusal("q", 1, 0), "");
+  EXPECT_EQ(refusal("v", 1, 0.9), "");
+  EXPECT_EQ(refusal("", 1, 0, true), "");
+  EXPECT_EQ(refusal("q", 0, 0), "an adapter has a rank of at least 1, got 0");
+  EXPECT_EQ(refusal("q", 1, 1), "an adapter's dropout must be in [0, 1), got 1");
+  EXPECT_EQ(refusal("q", 1, -0.5), "an adapter's dropout must be in [0, 1), got -0.5");
+  EXPECT_EQ(refusal("k", 1, 0), "outputs 2 to 3 of a linear layer have an adapter already");
+  EXPECT_EQ(refusal("w", 1, 0), "a linear layer of several, (6, 3), has no part 'w'");
+  EXPECT_EQ(refusal("q", 1, 0, true), "a linear layer (6, 3) has no part 'q'");
 }
 
 TEST(Layers, LinearIsItsFormula) {

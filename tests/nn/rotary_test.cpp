@@ -126,6 +126,88 @@ TEST(RotaryTables, ScoresDependOnDistancesAlone) {
   EXPECT_GT(std::fabs(score(10, 3) - score(10, 4)), 1e-3);
 }
 
+// The pair p turns by theta^(-2 p / size).
+double plain_angle(double theta, std::size_t p, double size) {
+  return std::pow(theta, -2.0 * static_cast<double>(p) / size);
+}
+
+TEST(RotaryTables, OfYarnWhoseRampHasNoWidthStepFromPlainToDividedAngles) {
+  // Both betas ask for the same turns, so the ramp begins where it ends: at pair 3.5.
+  const double original = 1 << 14, theta = 10000, size = 32;
+  const double turns = original / (2 * std::acos(-1.0) * std::pow(theta, 2 * 3.5 / size));
+  const RotaryFrequencies found = rotary_frequencies({.head_size = 32,
+                                                      .theta = theta,
+                                                      .scaling = RotaryScaling::yarn,
+                                                      .factor = 8,
+                                                      .max_positions = 1 << 14,
+                                                      .beta_fast = turns,
+                                                      .beta_slow = turns,
+                                                      .truncate = false},
+                                                     1 << 14);
+  ASSERT_EQ(found.angles.size(), 16U);
+  for (std::size_t p = 0; p < 16; ++p) {
+    const double plain = plain_angle(theta, p, size);
+    EXPECT_NEAR(found.angles[p], p < 4 ? plain : plain / 8, 1e-9 * plain) << p;
+  }
+  EXPECT_NEAR(found.attention_factor, 0.1 * std::log(8.0) + 1, 1e-12);
+}
+
+TEST(RotaryTables, OfYarnScaleScoresByTheRatioOfTheirMscales) {
+  RotaryOptions options = {.head_size = 16, .scaling = RotaryScaling::yarn, .factor = 4, .max_positions = 64};
+  const auto scaled = [&](double mscale, double all) {
+    options.mscale = mscale;
+    options.mscale_all_dim = all;
+    return rotary_frequencies(options, 64).attention_factor;
+  };
+  const double whole = 0.1 * std::log(4.0) + 1;
+  EXPECT_NEAR(scaled(0.5, 1), (0.05 * std::log(4.0) + 1) / whole, 1e-12);
+  EXPECT_NEAR(scaled(1, 0.5), whole / (0.05 * std::log(4.0) + 1), 1e-12);
+  for (const auto& [mscale, all] : {std::pair{0.0, 0.5}, {0.5, 0.0}, {0.0, 0.0}})
+    EXPECT_NEAR(scaled(mscale, all), whole, 1e-12) << mscale << ' ' << all;
+}
+
+TEST(RotaryTables, OfLongropeDivideEachPairByItsFactorAndScaleByTheLogarithms) {
+  RotaryOptions options = {.head_size = 6,
+                           .scaling = RotaryScaling::longrope,
+                           .factor = 1.5,
+                           .original_positions = 32,
+                           .short_factor = {2, 3, 4},
+                           .long_factor = {5, 6, 7}};
+  for (const auto& [length, factors] : {std::pair{32, options.short_factor}, {33, options.long_factor}}) {
+    const RotaryFrequencies found = rotary_frequencies(options, length);
+    for (std::size_t p = 0; p < 3; ++p)
+      EXPECT_NEAR(found.angles[p], plain_angle(options.theta, p, 6) / factors[p], 1e-12) << length << ' ' << p;
+    EXPECT_NEAR(found.attention_factor, std::sqrt(1 + std::log(1.5) / std::log(32.0)), 1e-12);
+  }
+  options.factor = 1;
+  EXPECT_EQ(rotary_frequencies(options, 32).attention_factor, 1);
+}
+
+TEST(RotaryTables, TakeOptionsUpToTheirBounds) {
+  const auto message = [](const RotaryOptions& options) { return error_of([&] { rotary_frequencies(options, 8); }); };
+  EXPECT_EQ(message({.head_size = 8, .scaling = RotaryScaling::linear, .factor = 0.5}), "");
+  EXPECT_EQ(message({.head_size = 4, .scaling = RotaryScaling::dynamic, .factor = 1, .max_positions = 1}), "");
+  RotaryOptions yarn = {.head_size = 8,
+                        .theta = 1.5,
+                        .scaling = RotaryScaling::yarn,
+                        .factor = 2,
+                        .original_positions = 1,
+                        .beta_fast = 0.9,
+                        .beta_slow = 0.1};
+  EXPECT_EQ(message(yarn), "");
+  const RotaryOptions fits = yarn;
+  for (double RotaryOptions::*member : {&RotaryOptions::beta_fast, &RotaryOptions::beta_slow, &RotaryOptions::theta}) {
+    yarn = fits;
+    yarn.*member = member == &RotaryOptions::theta ? 1 : 0;
+    EXPECT_NE(message(yarn).find("beta_fast and beta_slow above 0 and rope_theta above 1"), std::string::npos);
+  }
+  const Context context = testing::context(1);
+  EXPECT_EQ(rotary_table(context, {.head_size = 8}, 0).cosines.shape(), (Dims{0, 4}));
+  EXPECT_NE(error_of([&] { rotary_table(context, {.head_size = 8}, -1); }).find("a table of -1 positions"),
+            std::string::npos);
+  EXPECT_NE(error_of([&] { rotary_table(context, {.head_size = 8}, 1, -1); }).find("texts of -1"), std::string::npos);
+}
+
 TEST(RotaryTables, NameTheOptionThatDoesNotFit) {
   const auto message = [](const RotaryOptions& options) { return error_of([&] { rotary_frequencies(options, 8); }); };
   EXPECT_EQ(message({.head_size = 8}), "");
@@ -134,7 +216,9 @@ TEST(RotaryTables, NameTheOptionThatDoesNotFit) {
       {{.head_size = 8, .theta = 0}, "rope_theta"},
       {{.head_size = 8, .partial = 1.5}, "partial_rotary_factor"},
       {{.head_size = 8, .scaling = RotaryScaling::linear}, "linear needs a factor"},
+      {{.head_size = 8, .scaling = RotaryScaling::linear, .factor = 0}, "linear needs a factor"},
       {{.head_size = 8, .scaling = RotaryScaling::dynamic, .factor = 2}, "max_position_embeddings"},
+      {{.head_size = 2, .scaling = RotaryScaling::dynamic, .factor = 2, .max_positions = 8}, "more than two rotated"},
       {{.head_size = 8, .scaling = RotaryScaling::yarn, .factor = 2}, "original_max_position_embeddings"},
       {{.head_size = 8, .scaling = RotaryScaling::longrope, .factor = 2, .max_positions = 8, .short_factor = {1}},
        "short_factor and long_factor"},
