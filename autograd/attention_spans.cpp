@@ -42,24 +42,6 @@ AttentionArgs args_of(const PackedViews& views, const AttentionSpan& span, Atten
   return attention_args(part_of(views.q, span), part_of(views.k, span), part_of(views.v, span), options);
 }
 
-// Returns how many positions they have.
-std::int64_t check_spans(const std::vector<AttentionSpan>& spans, const Tensor& qkv, const AttentionOptions& options) {
-  KEEL_CHECK(options.q_offset == 0 && !options.lengths.defined() && !options.starts.defined(),
-             "attention within spans has neither an offset nor starts and lengths: spans say where what begins and "
-             "ends");
-  const Tensor& ids = options.dropout.sample_ids;
-  KEEL_CHECK(options.dropout.probability == 0 || (ids.defined() && ids.shape() == Dims{qkv.dim(0)}),
-             "attention within spans: dropout needs `sample_ids`, i64 (", qkv.dim(0), "), one for each row");
-  std::int64_t positions = 0;
-  for (const AttentionSpan& span : spans) {
-    KEEL_CHECK(
-        0 <= span.row && span.row < qkv.dim(0) && 0 <= span.begin && span.begin < span.end && span.end <= qkv.dim(1),
-        "attention: positions [", span.begin, ", ", span.end, ") of row ", span.row, " are not in ", qkv);
-    positions += span.end - span.begin;
-  }
-  return positions;
-}
-
 }  // namespace
 
 AttentionSpans spans_of(const Tensor& documents) {
@@ -77,6 +59,23 @@ AttentionSpans spans_of(const Tensor& documents) {
     }
   }
   return spans;
+}
+
+std::int64_t check_spans(const std::vector<AttentionSpan>& spans, const Tensor& qkv, const AttentionOptions& options) {
+  KEEL_CHECK(options.q_offset == 0 && !options.lengths.defined() && !options.starts.defined(),
+             "attention within spans has neither an offset nor starts and lengths: spans say where what begins and "
+             "ends");
+  const Tensor& ids = options.dropout.sample_ids;
+  KEEL_CHECK(options.dropout.probability == 0 || (ids.defined() && ids.shape() == Dims{qkv.dim(0)}),
+             "attention within spans: dropout needs `sample_ids`, i64 (", qkv.dim(0), "), one for each row");
+  std::int64_t positions = 0;
+  for (const AttentionSpan& span : spans) {
+    KEEL_CHECK(
+        0 <= span.row && span.row < qkv.dim(0) && 0 <= span.begin && span.begin < span.end && span.end <= qkv.dim(1),
+        "attention: positions [", span.begin, ", ", span.end, ") of row ", span.row, " are not in ", qkv);
+    positions += span.end - span.begin;
+  }
+  return positions;
 }
 
 Variable attention_packed(const Variable& qkv, int heads, int kv_heads, const AttentionSpans& spans,

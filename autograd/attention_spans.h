@@ -19,6 +19,9 @@ using AttentionSpans = std::shared_ptr<const std::vector<AttentionSpan>>;
 // The documents of packed rows: neighbours of equal numbers in `documents`, i32 (batch, time) in the processor's
 // memory. What is below 0 is padding, and no document.
 AttentionSpans spans_of(const Tensor& documents);
+// An Error where spans are outside of qkv (batch, time, ...) or go with options that they have no place for. Returns
+// how many positions they have.
+std::int64_t check_spans(const std::vector<AttentionSpan>& spans, const Tensor& qkv, const AttentionOptions& options);
 
 // attention_packed() (keel/autograd/attention.h) of each span for itself, with the bits that a batch of that span alone
 // has; the work is that of the spans, not of the rows. Outside the spans, which must not overlap, output and gradient

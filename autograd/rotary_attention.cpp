@@ -17,19 +17,9 @@ struct Stretch {
 
 std::vector<Stretch> stretches_of(const AttentionSpans& spans, const Tensor& qkv, const AttentionOptions& options) {
   if (!spans) return {{0, qkv.dim(0), 0, qkv.dim(1)}};
-  KEEL_CHECK(options.q_offset == 0 && !options.lengths.defined() && !options.starts.defined(),
-             "attention within spans has neither an offset nor starts and lengths: spans say where what begins and "
-             "ends");
-  const Tensor& ids = options.dropout.sample_ids;
-  KEEL_CHECK(options.dropout.probability == 0 || (ids.defined() && ids.shape() == Dims{qkv.dim(0)}),
-             "attention within spans: dropout needs `sample_ids`, i64 (", qkv.dim(0), "), one for each row");
+  check_spans(*spans, qkv, options);
   std::vector<Stretch> stretches;
-  for (const AttentionSpan& span : *spans) {
-    KEEL_CHECK(
-        0 <= span.row && span.row < qkv.dim(0) && 0 <= span.begin && span.begin < span.end && span.end <= qkv.dim(1),
-        "attention: positions [", span.begin, ", ", span.end, ") of row ", span.row, " are not in ", qkv);
-    stretches.push_back({span.row, span.row + 1, span.begin, span.end});
-  }
+  for (const AttentionSpan& span : *spans) stretches.push_back({span.row, span.row + 1, span.begin, span.end});
   return stretches;
 }
 

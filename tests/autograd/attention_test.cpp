@@ -48,6 +48,46 @@ TEST(AttentionWithinSpans, DropsAsTheWholeRowDoes) {
   EXPECT_LT(relative_error(grad, expected_grad), 1e-13);
 }
 
+TEST(AttentionWithinSpans, OfDocumentsAreNeighboursOfOneNumberThatIsNotBelowZero) {
+  const Context context = testing::context();
+  const std::vector<std::int32_t> documents = {0, 0, 1, 1, 1, -1, /**/ -1, 5, 0, 0, -2, 7, /**/ 3, 3, 3, 3, 3, 3};
+  EXPECT_EQ(*spans_of(from_values(context, documents, {3, 6})),
+            (std::vector<AttentionSpan>{{0, 0, 2}, {0, 2, 5}, {1, 1, 2}, {1, 2, 4}, {1, 5, 6}, {2, 0, 6}}));
+  EXPECT_NE(error_of([&] {
+              spans_of(zeros(context, {3, 6}, DType::i64));
+            }).find("i32 (batch, time)"),
+            std::string::npos);
+  EXPECT_NE(error_of([&] { spans_of(zeros(context, {6}, DType::i32)); }).find("i32 (batch, time)"), std::string::npos);
+}
+
+TEST(AttentionWithinSpans, AnswersWithZeroAtEveryPositionOutside) {
+  const Context context = testing::context();
+  for (const AttentionSpan& span : {AttentionSpan{0, 0, 5}, AttentionSpan{0, 1, 6}, AttentionSpan{0, 2, 4}}) {
+    const Variable qkv(uniform_tensor(context, {1, 6, 24}, 1), true);
+    for (int i = 0; i < 4; ++i) kernels::fill(empty(context, {1, 6, 8}), 1e30);  // what memory is taken from
+    const Variable out = attention_packed(qkv, 1, 1, one_span(span), {});
+    backward(sum(out));
+    for (std::int64_t at = 0; at < 6; ++at)
+      for (const double each : doubles(out.value().select(1, at)))
+        EXPECT_EQ(each != 0, at >= span.begin && at < span.end) << at;
+  }
+}
+
+TEST(AttentionWithinSpans, RefusesPlacesThatAreNotInTheRows) {
+  const Context context = testing::context();
+  const Tensor qkv = zeros(context, {2, 6, 24});
+  const auto refusal = [&](const AttentionSpan& span) {
+    return error_of([&] { check_spans({{0, 0, 1}, span}, qkv, {}); });
+  };
+  for (const AttentionSpan& good : {AttentionSpan{0, 0, 6}, {1, 0, 1}, {1, 5, 6}, {0, 2, 3}}) {
+    EXPECT_EQ(refusal(good), "");
+    EXPECT_EQ(check_spans({{0, 0, 1}, good}, qkv, {}), 1 + good.end - good.begin);
+  }
+  for (const AttentionSpan& bad : {AttentionSpan{-1, 0, 6}, {2, 0, 6}, {0, -1, 3}, {0, 3, 3}, {0, 4, 3}, {1, 2, 7}})
+    EXPECT_EQ(refusal(bad),
+              concat("attention: positions [", bad.begin, ", ", bad.end, ") of row ", bad.row, " are not in ", qkv));
+}
+
 TEST(AttentionWithinSpans, RefusesWhatSpansSayThemselves) {
   const Context context = testing::context();
   const Variable qkv(uniform_tensor(context, {2, 6, 24}, 1));

@@ -322,6 +322,14 @@ TEST(LinearCrossEntropy, RefusesWhatDoesNotFitAndNamesTheRowOfAnIllegalTarget) {
   EXPECT_NE(call().find("bias must be"), std::string::npos);
   layer.weight = Variable(zeros(context, {4, 2}), true);
   EXPECT_NE(call().find("does not fit the weight"), std::string::npos);
+  layer.weight = Variable(zeros(context, {4, 3}), true);
+  layer.bias = {};
+  EXPECT_EQ(call(), "");
+  layer.targets = zeros(context, {}, DType::i64);
+  layer.hidden = Variable(zeros(context, {3}), true);
+  EXPECT_EQ(call(), "") << "one row";
+  layer.hidden = Variable(zeros(context, {}), true);
+  EXPECT_NE(call().find("does not fit the weight"), std::string::npos);
 }
 
 }  // namespace

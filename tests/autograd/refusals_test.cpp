@@ -84,6 +84,29 @@ TEST_F(Refusals, LinearNeedsAWeightAndABiasThatFit) {
   EXPECT_EQ(error_of([&] { linear_gelu(made({3}), made({2, 3}), {}); }), "linear_gelu needs a bias");
 }
 
+TEST_F(Refusals, TermsOfLowRankNeedShapesThatFitTheirLayer) {
+  const auto refusal = [&](const Dims& a, const Dims& b, std::int64_t first_row = 0, const Dims& x = {4, 3}) {
+    const LowRankTerm term = {.a = made(a), .b = made(b), .first_row = first_row, .x = made(x)};
+    return error_of([&] { linear_low_rank(made({4, 3}), made({5, 3}), {}, std::span(&term, 1)); });
+  };
+  EXPECT_EQ(refusal({2, 3}, {5, 2}), "");
+  EXPECT_EQ(refusal({2, 3}, {1, 2}, 4), "");
+  EXPECT_EQ(refusal({2, 3}, {1, 2}, 0, {2, 2, 3}), "");
+  for (const auto& [a, b] : {std::pair<Dims, Dims>{{2, 4}, {5, 2}},
+                             {{3}, {5, 2}},
+                             {{1, 2, 3}, {5, 2}},
+                             {{2, 3}, {2}},
+                             {{2, 3}, {1, 5, 2}},
+                             {{2, 3}, {5, 3}}})
+    EXPECT_EQ(refusal(a, b), concat("linear_low_rank: a ", a, " (rank, in) and b ", b,
+                                    " (rows, rank) do not fit the weight (5, 3) (out, in)"));
+  EXPECT_NE(refusal({2, 3}, {5, 2}, 1).find("outputs 1 to 6 are not among the 5"), std::string::npos);
+  EXPECT_NE(refusal({2, 3}, {5, 2}, -1).find("outputs -1 to 4 are not among the 5"), std::string::npos);
+  for (const Dims& x : {Dims{4, 2}, {3, 3}, {3, 4}, {6, 2}})
+    EXPECT_EQ(refusal({2, 3}, {5, 2}, 0, x),
+              concat("linear_low_rank: x of a term ", x, " does not fit the x (4, 3) of the layer"));
+}
+
 TEST_F(Refusals, PackedAttentionNeedsHeadsThatFit) {
   const auto refusal = [&](const Dims& shape, int heads, int kv_heads) {
     return error_of([&] { attention_packed(made(shape), heads, kv_heads, {}); });

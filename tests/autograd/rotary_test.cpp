@@ -86,25 +86,28 @@ TEST(AttentionRotary, ASpanHasTheBitsOfABatchOfItAlone) {
   const Context context = testing::context();
   const Rotary turns = turns_of(context);
   const Dims shape = {2, 10, (kHeads + 2 * kKvHeads) * kSize};
-  const Tensor numbers = uniform_tensor(context, shape, 1), weight = uniform_tensor(context, {kSize}, 2);
-  const HeadNorms norms{Variable(weight), Variable(weight)};
-  const Variable qkv(numbers, true);
-  const auto spans =
-      std::make_shared<const std::vector<AttentionSpan>>(std::vector<AttentionSpan>{{0, 0, 4}, {0, 4, 9}, {1, 2, 10}});
-  const Variable out = attention_rotary(qkv, kHeads, kKvHeads, turns, spans, {.causal = true}, norms);
-  backward(sum(out));
-  for (const AttentionSpan& span : *spans) {
-    const auto part = [&](const Tensor& x) {
-      return kernels::clone(x.slice(0, span.row, span.row + 1).slice(1, span.begin, span.end));
-    };
-    const Variable alone(part(numbers), true);
-    const Variable result = attention_rotary(alone, kHeads, kKvHeads, turns, {}, {.causal = true}, norms);
-    backward(sum(result));
-    EXPECT_EQ(doubles(part(out.value())), doubles(result.value()));
-    EXPECT_EQ(doubles(part(qkv.grad())), doubles(alone.grad()));
+  for (const DType dtype : {DType::f32, DType::f64, DType::bf16}) {
+    const Tensor numbers = uniform_tensor(context, shape, 1, dtype),
+                 weight = uniform_tensor(context, {kSize}, 2, dtype);
+    const HeadNorms norms{Variable(weight), Variable(weight)};
+    const Variable qkv(numbers, true);
+    const auto spans = std::make_shared<const std::vector<AttentionSpan>>(
+        std::vector<AttentionSpan>{{0, 0, 4}, {0, 4, 9}, {1, 2, 10}});
+    const Variable out = attention_rotary(qkv, kHeads, kKvHeads, turns, spans, {.causal = true}, norms);
+    backward(sum(out));
+    for (const AttentionSpan& span : *spans) {
+      const auto part = [&](const Tensor& x) {
+        return kernels::clone(x.slice(0, span.row, span.row + 1).slice(1, span.begin, span.end));
+      };
+      const Variable alone(part(numbers), true);
+      const Variable result = attention_rotary(alone, kHeads, kKvHeads, turns, {}, {.causal = true}, norms);
+      backward(sum(result));
+      EXPECT_EQ(doubles(part(out.value())), doubles(result.value()));
+      EXPECT_EQ(doubles(part(qkv.grad())), doubles(alone.grad()));
+    }
+    for (const Tensor& outside : {out.value().select(0, 0).select(0, 9), qkv.grad().select(0, 1).select(0, 1)})
+      for (const double value : doubles(outside)) EXPECT_EQ(value, 0);
   }
-  for (const Tensor& outside : {out.value().select(0, 0).select(0, 9), qkv.grad().select(0, 1).select(0, 1)})
-    for (const double value : doubles(outside)) EXPECT_EQ(value, 0);
 }
 
 TEST(AttentionRotary, KeysOfNewPositionsInACacheAreThoseOfOneText) {

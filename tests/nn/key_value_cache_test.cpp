@@ -47,8 +47,7 @@ std::vector<double> plain_answer(const SeenRow& row, const std::vector<double>& 
 // (batch, heads, time, head_size) as [b][t] -> (heads, head_size).
 std::vector<std::vector<SeenPosition>> by_position(const Tensor& x) {
   const std::vector<double> numbers = doubles(x);
-  std::vector all(static_cast<std::size_t>(x.dim(0)),
-                  std::vector<SeenPosition>(static_cast<std::size_t>(x.dim(2))));
+  std::vector all(static_cast<std::size_t>(x.dim(0)), std::vector<SeenPosition>(static_cast<std::size_t>(x.dim(2))));
   std::size_t i = 0;
   for (auto& row : all)
     for (std::int64_t h = 0; h < x.dim(1); ++h)
@@ -67,9 +66,9 @@ TEST(KeyValueCache, PassesOverAnyRowsAnswerAsPlainAttentionOverAllThatTheyHaveSe
   const std::vector<OnePass> passes = {{{0, 1, 2, 3}, 2}, {{2}, 1},    {{1, 2, 3}, 3}, {{3, 0, 1}, 1}, {{0, 1}, 2},
                                        {{2, 3, 0, 1}, 1}, {{1, 0}, 2}, {{0, 2, 3}, 1}, {{3, 2}, 1},    {{0, 1, 2}, 1}};
   for (const std::int64_t window : {0, 3}) {
-    KeyValueCache cache = make_key_value_cache(
-        testing::tensor_of(context, {0}, {1}),
-        {.layers = 2, .batch = 4, .kv_heads = kKvHeads, .positions = 12, .head_size = kHeadSize});
+    KeyValueCache cache =
+        make_key_value_cache(testing::tensor_of(context, {0}, {1}),
+                             {.layers = 2, .batch = 4, .kv_heads = kKvHeads, .positions = 12, .head_size = kHeadSize});
     std::vector<SeenRow> seen(4);
     std::uint64_t seed = 1;
     for (const OnePass& pass : passes) {
@@ -97,8 +96,7 @@ TEST(KeyValueCache, PassesOverAnyRowsAnswerAsPlainAttentionOverAllThatTheyHaveSe
           places.push_back(static_cast<double>(before + t));
           for (std::int64_t h = 0; h < kHeads; ++h) {
             const auto query = queries[b][static_cast<std::size_t>(t)].begin() + h * kHeadSize;
-            const std::vector<double> answer =
-                plain_answer(row, {query, query + kHeadSize}, h, before + t, window);
+            const std::vector<double> answer = plain_answer(row, {query, query + kHeadSize}, h, before + t, window);
             expected.insert(expected.end(), answer.begin(), answer.end());
           }
         }
