@@ -50,6 +50,18 @@ class RunningProgram {
                              ended.si_pid == process_);
   }
 
+  // Whether that signal would not end it any more: it is handled, or blocked and waited for (proc(5), SigCgt and
+  // SigBlk).
+  bool hears(int signal_number) const {
+    const std::string status = read_text_file(concat("/proc/", process_, "/status"));
+    const auto has = [&](const std::string& mask) {
+      const auto at = status.find(mask);
+      return at != std::string::npos &&
+             (std::stoull(status.substr(at + mask.size()), nullptr, 16) >> (signal_number - 1) & 1) != 0;
+    };
+    return has("\nSigCgt:\t") || has("\nSigBlk:\t");
+  }
+
   std::string said_so_far() const { return read_text_file(output_ / "out") + read_text_file(output_ / "err"); }
 
   Outcome wait() {

@@ -15,8 +15,8 @@ constexpr std::size_t kFlightsKept = 64;
 // A device may need a moment, and be asked again, to say that it is done.
 constexpr int kQuestions = 200;
 constexpr auto kMoment = std::chrono::microseconds(500);
-// The reason of another rank's failure may come after its effect.
-constexpr auto kTimeToTell = std::chrono::milliseconds(500);
+// The reason of another rank's failure may come after its effect, once that rank has freed what its device holds.
+constexpr auto kTimeToTell = std::chrono::seconds(2);
 
 // What hear() says; asks again for so long while it says nothing.
 template <class Hear>

@@ -82,7 +82,8 @@ class Session {
                        [&](const auto& each) { return each->said_so_far().find(text) != std::string::npos; });
   }
 
-  // Without a launcher: to the first rank.
+  // Without a launcher: of the first rank, and to it.
+  bool launcher_hears(int signal_number) const { return processes_.front()->hears(signal_number); }
   void send_to_launcher(int signal_number) const { processes_.front()->send(signal_number); }
   void send_to_rank(int rank, int signal_number) const {
     if (way_ == Way::tcp) return processes_[static_cast<std::size_t>(rank)]->send(signal_number);

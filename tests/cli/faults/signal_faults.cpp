@@ -52,6 +52,7 @@ Fault asked_at_the_meeting(const std::string& name, int signal_number) {
           .options = {.first_alone = true},
           .during =
               [=](Scene& scene) {
+                EXPECT_TRUE(comes_true([&] { return scene.session->launcher_hears(signal_number); }));
                 std::this_thread::sleep_for(std::chrono::milliseconds(150));
                 scene.session->send_to_launcher(signal_number);
                 std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -67,6 +68,7 @@ Fault asked_long_before_the_meeting() {
           .options = {.first_alone = true},
           .during =
               [](Scene& scene) {
+                EXPECT_TRUE(comes_true([&] { return scene.session->launcher_hears(SIGTERM); }));
                 std::this_thread::sleep_for(std::chrono::milliseconds(100));
                 scene.session->send_to_launcher(SIGTERM);
                 if (scene.way == Way::mpi) return;  // a launcher brings all
