@@ -4,6 +4,7 @@
 
 #include "keel/autograd/attention_spans.h"
 #include "keel/autograd/backward.h"
+#include "keel/autograd/reduce.h"
 #include "keel/kernels/elementwise.h"
 #include "tests/error_of.h"
 #include "tests/support.h"
