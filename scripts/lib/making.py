@@ -151,7 +151,7 @@ class Copy:
         finally:
             end_group(running)
 
-    def compile(self, file, text, folder, only_read=False):
+    def compile(self, file, text, folder):
         """The object that this text makes in the file's place, or nothing, and the compiler's errors."""
         source = folder / Path(file).name
         source.write_text(text)
@@ -160,7 +160,7 @@ class Copy:
         command = command.replace(made, str(made_here)).replace(f" -c {self.tree / file}", f" -c {source}")
         more = f" -w -fmax-errors=0 -I{self.repository}/scripts/lib -I{(self.tree / file).parent}"
         with self.timed("compiling"):
-            errors = self.run(command.replace(" -o ", f"{more}{' -fsyntax-only' if only_read else ''} -o ", 1))
+            errors = self.run(command.replace(" -o ", f"{more} -o ", 1))
         return (None if errors else made_here), errors
 
     def link(self, objects, folder):
@@ -193,39 +193,45 @@ def of_file(copy, file, text):
 
 
 class Switches:
-    """One library that holds many changes, each behind a switch, by their numbers; `alone` are those that it cannot hold."""
+    """One library that holds many changes, each behind a switch that has the change's number."""
 
     def __init__(self, copy, changes, sources):
         self.copy, self.sources = copy, sources
         self.folder = copy.folder / "switched"
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir()
-        self.changes = {number: change for number, change in enumerate(changes) if switch_of(number, change)}
+        self.held = {}  # {file: {number: change}}
+        for number, change in enumerate(changes):
+            if switch_of(number, change):
+                self.held.setdefault(change.file, {})[number] = change
         self.library = None
 
+    def holds(self, number, change):
+        return number in self.of_file(change.file)
+
     def of_file(self, file):
-        return {number: change for number, change in self.changes.items() if change.file == file}
+        return self.held.get(file, {})
 
     def make(self, pool):
-        """Compiles what the compiler takes, in `pool`, and links it."""
-        files = sorted({change.file for change in self.changes.values()})
+        """Compiles what the compiler takes, in `pool`, and links it. Returns how many changes it holds."""
+        files = sorted(self.held)
         objects = {file: made for file, made in zip(files, pool.map(self.compiled, files)) if made}
         self.library = self.copy.link(objects, self.folder)
         if not self.library:
             sys.exit("mutate: the library with switches cannot be linked")
+        return sum(len(changes) for changes in self.held.values())
 
     def compiled(self, file):
         """Takes changes away at the lines that the compiler names until it takes the rest."""
         folder = self.folder / file.replace("/", ".")
         folder.mkdir()
-        left = self.of_file(file)
+        left = self.held[file]
         while left:
             text = '#include "switch.h"\n' + of_file(self.copy, file, switched(self.sources[file], left))
             made, errors = self.copy.compile(file, text, folder)
             if made:
                 return made
             rows = {int(row) for path, row in WRONG.findall(errors) if path == str(self.copy.tree / file)}
-            gone = [number for number, change in left.items() if change.number in rows] or list(left)
-            for number in gone:
-                del left[number], self.changes[number]
+            for number in [number for number, change in left.items() if change.number in rows] or list(left):
+                del left[number]
         return None
