@@ -7,8 +7,9 @@
 
 namespace keel {
 
-BufferUpdates::BufferUpdates(Module& model, const Context& context, Communicator& ranks, int virtual_ranks)
-    : buffers_(attach_buffers(model, context)), ranks_(ranks), virtual_ranks_(virtual_ranks) {
+BufferUpdates::BufferUpdates(Module& model, const Context& context, Communicator& ranks, int virtual_ranks,
+                             EngineTimes& times)
+    : buffers_(attach_buffers(model, context)), ranks_(ranks), times_(times), virtual_ranks_(virtual_ranks) {
   std::int64_t count = 0;
   for (const auto& buffer : buffers_)
     if (buffer->momentum > 0) count += buffer->value.numel() + 1;
@@ -58,7 +59,7 @@ void BufferUpdates::collect(int number) {
 void BufferUpdates::apply(const Tensor& state) {
   if (!changes()) return;
   if (ranks_.size() > 1) {
-    const Stopwatch watch(waited_ms_);
+    const Stopwatch watch(times_.waited_ms);
     const std::int64_t first = std::int64_t{ranks_.rank()} * virtual_ranks_;
     ranks_.all_gather(gathered_.slice(0, first, first + virtual_ranks_).flatten(), gathered_.flatten()).wait();
   }
@@ -94,7 +95,7 @@ TensorParts BufferUpdates::parts() const {
 
 void BufferUpdates::share() {
   if (ranks_.size() == 1) return;
-  const Stopwatch watch(waited_ms_);
+  const Stopwatch watch(times_.waited_ms);
   for (const auto& buffer : buffers_) ranks_.broadcast(buffer->value, 0).wait();
 }
 

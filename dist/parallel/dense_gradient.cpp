@@ -14,8 +14,8 @@ namespace {
 
 class DenseGradient : public UnitGradient {
  public:
-  DenseGradient(FlatBuffer& buffer, const UnitSplit& split, const ReducerSite& site)
-      : buffer_(buffer), split_(split), site_(site), timer_(site.context), reducer_(buffer, split, site) {
+  DenseGradient(FlatBuffer& buffer, const UnitSplit& split, const UnitSite& site)
+      : buffer_(buffer), split_(split), site_(site), reducer_(buffer, split, site) {
     const Context& context = site.context;
     const DType dtype = split.gradient;
     // Memory that comes and goes is this rank's alone.
@@ -37,7 +37,7 @@ class DenseGradient : public UnitGradient {
   void begin_reduce(double scale) override {
     buffer_.complete_gradient();
     if (partial_sums_) {
-      const WorkTimer::Scope timing(timer_);
+      const WorkTimer::Scope timing(site_.times.codec);
       partial_sums_->add(buffer_.gradient);
     }
     if (pages_) pages_->begin_sum(begun_);
@@ -61,7 +61,7 @@ class DenseGradient : public UnitGradient {
     if (split_.gathers_sums()) gathering_ = site_.axes.shards.all_gather(sum_, own_, site_.subject);
   }
   void wait_sums() override {
-    const Stopwatch watch(waited_ms_);
+    const Stopwatch watch(site_.times.waited_ms);
     std::exchange(gathering_, {}).wait();
   }
   void zero() override {
@@ -77,8 +77,6 @@ class DenseGradient : public UnitGradient {
   Reducer* reducer() override { return &reducer_; }
   Page* page() override { return pages_ ? pages_->own() : nullptr; }
   Tensor noted() const override { return pages_ ? pages_->noted() : Tensor(); }
-  double waited_ms() const override { return waited_ms_ + reducer_.waited_ms(); }
-  double codec_ms() const override { return timer_.milliseconds() + reducer_.codec_ms(); }
 
  private:
   // Whether the rank has added up what it brings to the sum over ranks.
@@ -88,7 +86,7 @@ class DenseGradient : public UnitGradient {
   void take(const Tensor& sum) {
     if (pages_) pages_->wait_for_sum();
     if (sum.raw() != sum_.raw()) {
-      const WorkTimer::Scope timing(timer_);
+      const WorkTimer::Scope timing(site_.times.codec);
       if (begun_) kernels::accumulate(sum_, sum);
       else kernels::copy_into(sum_, sum);
     }
@@ -107,8 +105,7 @@ class DenseGradient : public UnitGradient {
 
   FlatBuffer& buffer_;
   const UnitSplit& split_;
-  ReducerSite site_;
-  WorkTimer timer_;
+  const UnitSite& site_;
   Reducer reducer_;
   std::optional<PartialSums> partial_sums_;  // over the rank's virtual ranks, where it has several
   Tensor own_;
@@ -117,16 +114,15 @@ class DenseGradient : public UnitGradient {
   Work gathering_;
   std::unique_ptr<GradientPages> pages_;  // of what lies elsewhere
   RowGradient no_rows_;
-  double waited_ms_ = 0;
 };
 
 }  // namespace
 
-std::unique_ptr<UnitGradient> make_dense_gradient(FlatBuffer& buffer, const UnitSplit& split, const ReducerSite& site) {
+std::unique_ptr<UnitGradient> make_dense_gradient(FlatBuffer& buffer, const UnitSplit& split, const UnitSite& site) {
   return std::make_unique<DenseGradient>(buffer, split, site);
 }
 
-std::unique_ptr<UnitGradient> make_unit_gradient(FlatBuffer& buffer, const UnitSplit& split, const ReducerSite& site) {
+std::unique_ptr<UnitGradient> make_unit_gradient(FlatBuffer& buffer, const UnitSplit& split, const UnitSite& site) {
   return buffer.sparse ? make_rows_gradient(buffer, split, site) : make_dense_gradient(buffer, split, site);
 }
 

@@ -19,7 +19,7 @@ class Factorisation {
   explicit Factorisation(const StageSite& site) : site_(site) {
     const FlatBuffer& layout = site.layout;
     std::int64_t end = 0, right = 0;
-    for (const LowRank& part : low_rank_parts(layout, site.site.compression.rank)) {
+    for (const LowRank& part : low_rank_parts(layout, site.site.options.compression.rank)) {
       const Segment& segment = layout.segments[part.segment];
       if (end < segment.offset) plain_.push_back({end, segment.offset});
       end = segment.offset + segment.numel;
@@ -36,12 +36,12 @@ class Factorisation {
 
   Work send_left(const Tensor& numbers) {
     {
-      const WorkTimer::Scope timing(site_.timer);
+      const WorkTimer::Scope timing(site_.site.times.codec);
       numbers_ = numbers;
       left_ = empty(site_.site.context, {lefts_ + plain_numbers_}, DType::f32, Purpose::bucket);
       for_each_part(left_, factors_, [&](std::size_t i, const Tensor& left, const Tensor& right) {
         // A row of zeros would stay one: at first, and where a gradient had fewer independent columns.
-        kernels::fill_empty_rows(right, site_.site.seed, concat("powersgd.", segment_of(i).name));
+        kernels::fill_empty_rows(right, site_.site.options.seed, concat("powersgd.", segment_of(i).name));
         kernels::matmul(matrix(numbers, i), right.transpose(0, 1), {.into = left});
       });
       for_each_plain(numbers, [](const Tensor& from, const Tensor& to) {
@@ -53,7 +53,7 @@ class Factorisation {
   }
   Work send_right() {
     {
-      const WorkTimer::Scope timing(site_.timer);
+      const WorkTimer::Scope timing(site_.site.times.codec);
       right_ = empty(site_.site.context, factors_.shape(), DType::f32, Purpose::bucket);
       for_each_part(left_, right_, [&](std::size_t i, const Tensor& left, const Tensor& right) {
         kernels::orthonormalise(left);
@@ -69,7 +69,7 @@ class Factorisation {
     return site_.site.axes.shards.all_reduce(right_, CombineOp::sum, site_.site.subject);
   }
   Tensor sum() {
-    const WorkTimer::Scope timing(site_.timer);
+    const WorkTimer::Scope timing(site_.site.times.codec);
     kernels::copy_into(factors_, right_);
     const Tensor sum = zeros(site_.site.context, {site_.split.whole}, DType::f32, Purpose::workspace);
     for_each_part(left_, right_, [&](std::size_t i, const Tensor& left, const Tensor& right) {

@@ -14,7 +14,7 @@ namespace keel {
 class GradientPages {
  public:
   // All that is named must outlive it. `sums`: where the sums of the shard lie, unless they are a part of the whole.
-  GradientPages(FlatBuffer& buffer, const UnitSplit& split, const ReducerSite& site, const Tensor& sums);
+  GradientPages(FlatBuffer& buffer, const UnitSplit& split, const UnitSite& site, const Tensor& sums);
 
   // A pass has come past the unit, and its gradient is not reduced now.
   void store_whole();

@@ -109,13 +109,6 @@ void OptimizerMemory::forget_rows() {
   }
 }
 
-double OptimizerMemory::waited_ms() const {
-  double sum = 0;
-  for (const Batch& batch : batches_) sum += batch.matrices ? batch.matrices->waited_ms() : 0;
-  for (const auto& sums : sums_) sum += sums->waited_ms();
-  return sum;
-}
-
 TensorParts OptimizerMemory::parts() const {
   TensorParts parts;
   const std::vector<std::string_view> names = optimizer_.state_names();

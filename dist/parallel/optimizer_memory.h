@@ -32,8 +32,9 @@ class OptimizerMemory {
     Communicator& ranks;       // all of them, for sums over whole parameters
     int sharers = 1;           // how many of them, from the first on, have all shards
     Communicator& shards;      // the ranks that shards are spread over
-    bool is_sharded = false;   // each updates its shards alone
-    int virtual_ranks = 1;     // of each rank; sums are measured of the shard of each
+    EngineTimes& times;
+    bool is_sharded = false;  // each updates its shards alone
+    int virtual_ranks = 1;    // of each rank; sums are measured of the shard of each
     MatrixWork matrices = MatrixWork::dealt;
     Pager* pager = nullptr;   // of what lies in files; null: nothing does
     std::int64_t budget = 0;  // bytes of it that an update has in memory at a time
@@ -63,7 +64,6 @@ class OptimizerMemory {
   // Bytes that were copied between the device and the processor.
   std::int64_t offload_bytes() const { return offload_bytes_; }
   void count_offload(std::int64_t bytes) { offload_bytes_ += bytes; }
-  double waited_ms() const;
 
  private:
   class WalkOverFiles;

@@ -42,7 +42,8 @@ void OptimizerMemory::make_batches(const GroupRule& groups, const Site& site) {
     const MatrixDeal all(layout, optimizer_, groups, site.shards.size(), site.is_sharded, dtype_, site.matrices);
     for (MatrixDeal& deal : all.in_batches(matrices_at_a_time(pager_ != nullptr, site.budget, dtype_))) {
       Batch& batch = batches_.emplace_back(Batch{.units = deal.units()});
-      batch.matrices.emplace(optimizer_, std::move(deal), ranges_, context_, site.context, site.shards);
+      batch.matrices.emplace(optimizer_, std::move(deal), ranges_,
+                             RanksSite{site.shards, context_, site.context, site.times.waited_ms});
     }
   } else {
     batches_.push_back({.units = {0, static_cast<std::int64_t>(units_.size())}});
@@ -88,10 +89,10 @@ void OptimizerMemory::make_operands(std::size_t number, const StateSlots& slots)
 void OptimizerMemory::make_sums(const Site& site) {
   unit_sums_.assign(units_.size(), nullptr);
   if (optimizer_.requirements().passes == 0) return;
+  const RanksSite among{site.ranks, context_, site.context, site.times.waited_ms};
   std::vector<Dims> shapes;
   const auto add = [&] {
-    sums_.push_back(std::make_unique<TensorSums>(optimizer_, shapes, context_, site.context, site.ranks, site.sharers,
-                                                 site.virtual_ranks));
+    sums_.push_back(std::make_unique<TensorSums>(optimizer_, shapes, among, site.sharers, site.virtual_ranks));
     shapes.clear();
   };
   for (std::size_t i = 0; i < units_.size(); ++i) {

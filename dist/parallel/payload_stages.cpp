@@ -19,7 +19,7 @@ class PayloadStage : public RunningStage {
   PayloadStage(StageKind kind, const StageSite& site)
       : kind_(kind),
         site_(site),
-        codec_(codec_of(site.site.compression)),
+        codec_(codec_of(site.site.options.compression)),
         ranks_(axis_of(kind, site.site.axes)),
         part_(kind == StageKind::gather_replicas ? site.split.reduction.residual.count() : site.split.shard.count()) {}
 
@@ -27,7 +27,7 @@ class PayloadStage : public RunningStage {
     const Context& context = site_.site.context;
     const bool gathers = kind_ == StageKind::gather_payloads || kind_ == StageKind::gather_replicas;
     {
-      const WorkTimer::Scope timing(site_.timer);
+      const WorkTimer::Scope timing(site_.site.times.codec);
       const std::int64_t shards = kind_ == StageKind::gather_replicas  ? 1
                                   : kind_ == StageKind::scatter_across ? ranks_.size()
                                                                        : site_.site.axes.shards.size();
@@ -41,7 +41,7 @@ class PayloadStage : public RunningStage {
     return gathers ? ranks_.all_gather(sent_, received_, site_.site.subject) : ranks_.all_to_all(sent_, received_);
   }
   Tensor finish() override {
-    const WorkTimer::Scope timing(site_.timer);
+    const WorkTimer::Scope timing(site_.site.times.codec);
     const Tensor sum = zeros(site_.site.context, {slices_ * part_}, DType::f32, Purpose::workspace);
     for (std::int64_t r = 0; r < ranks_.size(); ++r)
       kernels::decode_add({rows_of(sum, 0, slices_), rows_of(received_, r * slices_, slices_), codec_});

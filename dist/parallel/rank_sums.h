@@ -7,13 +7,20 @@
 
 namespace keel {
 
-// Sums of `count` numbers of each rank. The caller works in `context`, and the collectives of `ranks` in `collectives`,
-// which may be another one. The first `sharers` ranks have all shards; the other ranks hold the same again, and are not
-// added. Where a rank has several virtual ranks, each has numbers of its own, and they are added in their order.
+// The ranks that numbers go between. Their user works in `context`, and their collectives in `collectives`, which may
+// be another one.
+struct RanksSite {
+  Communicator& ranks;
+  Context context, collectives;
+  double& waited_ms;  // in which this thread has waited for the others
+};
+
+// Sums of `count` numbers of each rank. The first `sharers` ranks have all shards; the other ranks hold the same again,
+// and are not added. Where a rank has several virtual ranks, each has numbers of its own, and they are added in their
+// order.
 class RankSums {
  public:
-  RankSums(std::int64_t count, const Context& context, const Context& collectives, Communicator& ranks, int sharers,
-           int virtual_ranks = 1);
+  RankSums(std::int64_t count, const RanksSite& site, int sharers, int virtual_ranks = 1);
 
   // Both f64 (count): the numbers of a virtual rank of this one, which the caller writes, and the sums over ranks once
   // add() was called. They are one tensor where nobody shares.
@@ -22,19 +29,14 @@ class RankSums {
   // One all-gather. Every rank calls it.
   void add(CombineOp op = CombineOp::sum);
 
-  // Milliseconds in which this thread has waited for the other ranks.
-  double waited_ms() const { return waited_ms_; }
-
  private:
   Tensor gather();
 
-  Communicator& ranks_;
-  Context context_;
+  RanksSite site_;
   int sharers_, virtual_ranks_;
   Tensor gathered_;  // f64 (ranks, virtual ranks of each, count), in the context of the collectives
   Tensor mine_;      // f64 (virtual ranks, count)
   Tensor all_;
-  double waited_ms_ = 0;
 };
 
 }  // namespace keel

@@ -7,10 +7,10 @@
 
 namespace keel {
 
-Reducer::Reducer(const FlatBuffer& layout, const UnitSplit& split, const ReducerSite& site)
-    : split_(split), site_(site), timer_(site.context) {
+Reducer::Reducer(const FlatBuffer& layout, const UnitSplit& split, const UnitSite& site)
+    : split_(split), times_(site.times) {
   if (split.reduction.state > 0) feedback_.emplace(site.context, split.reduction.residual.count());
-  const StageSite shared{site_, layout, split, timer_};
+  const StageSite shared{site, layout, split};
   FactorStages factors;
   for (const ReductionStage& stage : split.reduction.stages) {
     using Kind = ReductionStage::Kind;
@@ -41,14 +41,14 @@ void Reducer::begin(const Tensor& gradient, double scale, const Tensor& into) {
 
 void Reducer::begin_stage(Tensor numbers) {
   if (feedback_ && next_ == split_.reduction.feedback_stage) {
-    const WorkTimer::Scope timing(timer_);
+    const WorkTimer::Scope timing(times_.codec);
     numbers = feedback_->add(numbers, scale_);
   }
   work_ = stages_[next_++]->begin(numbers, into_);
 }
 
 void Reducer::wait() {
-  const Stopwatch watch(waited_ms_);
+  const Stopwatch watch(times_.waited_ms);
   std::exchange(work_, {}).wait();
 }
 
@@ -61,14 +61,14 @@ void Reducer::proceed() {
 Tensor Reducer::finish() {
   while (next_ < stages_.size()) proceed();
   if (feedback_) {
-    const WorkTimer::Scope timing(timer_);
+    const WorkTimer::Scope timing(times_.codec);
     feedback_->settle();
   }
   wait();
   const Tensor sum = stages_.back()->finish();
   into_ = {};
   if (sum.dtype() == split_.wire) return sum;
-  const WorkTimer::Scope timing(timer_);
+  const WorkTimer::Scope timing(times_.codec);
   return kernels::cast(sum, split_.wire);
 }
 

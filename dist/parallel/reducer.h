@@ -13,8 +13,8 @@ namespace keel {
 
 class Reducer {
  public:
-  // Layout, split and what the site names must outlive it.
-  Reducer(const FlatBuffer& layout, const UnitSplit& split, const ReducerSite& site);
+  // Layout, split and site must outlive it.
+  Reducer(const FlatBuffer& layout, const UnitSplit& split, const UnitSite& site);
   Reducer(const Reducer&) = delete;
   Reducer& operator=(const Reducer&) = delete;
 
@@ -33,24 +33,18 @@ class Reducer {
   const ErrorFeedback* feedback() const { return feedback_ ? &*feedback_ : nullptr; }
   const Tensor& factors() const { return factors_; }
 
-  // Milliseconds in which this thread has waited for collectives, and in which numbers were encoded and decoded.
-  double waited_ms() const { return waited_ms_; }
-  double codec_ms() const { return timer_.milliseconds(); }
-
  private:
   void begin_stage(Tensor numbers);
   void wait();
 
   const UnitSplit& split_;
-  ReducerSite site_;
-  WorkTimer timer_;
+  EngineTimes& times_;
   std::optional<ErrorFeedback> feedback_;
   RunningStages stages_;
   Tensor factors_, into_;
   std::size_t next_ = 0;  // stage to begin
   double scale_ = 1;      // of the gradient that is reduced
   Work work_;
-  double waited_ms_ = 0;
 };
 
 }  // namespace keel

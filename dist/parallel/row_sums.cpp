@@ -29,16 +29,16 @@ Tensor gathered(const Tensor& own, int ranks) {
 
 }  // namespace
 
-RowSums::RowSums(const RowGradient& own, DType wire, Communicator& ranks, int subject)
-    : own_(own), wire_(wire), ranks_(ranks), subject_(subject) {
+RowSums::RowSums(const RowGradient& own, DType wire, Communicator& ranks, const UnitSite& site)
+    : own_(own), wire_(wire), ranks_(ranks), site_(site) {
   const Context& context = own.values().context();
   own_count_ = from_values(context, std::vector<std::int64_t>{own.count()}, {1}, Purpose::bucket);
   counts_ = gathered(own_count_, ranks.size());
-  counting_ = ranks.all_gather(own_count_, counts_, subject);
+  counting_ = ranks.all_gather(own_count_, counts_, site.subject);
 }
 
 void RowSums::wait(const Work& work) {
-  const Stopwatch watch(waited_ms_);
+  const Stopwatch watch(site_.times.waited_ms);
   work.wait();
 }
 
@@ -53,8 +53,8 @@ void RowSums::proceed() {
   own_values_ = filled_up(kernels::cast(own_.values(), wire_), most_);
   indices_ = gathered(own_indices_, ranks_.size());
   values_ = gathered(own_values_, ranks_.size());
-  sending_[0] = ranks_.all_gather(own_indices_, indices_, subject_);
-  sending_[1] = ranks_.all_gather(own_values_, values_, subject_);
+  sending_[0] = ranks_.all_gather(own_indices_, indices_, site_.subject);
+  sending_[1] = ranks_.all_gather(own_values_, values_, site_.subject);
 }
 
 RowGradient RowSums::finish(Span part) {

@@ -13,6 +13,7 @@
 #include "keel/autograd/row_gradient.h"
 #include "keel/dist/comm/communicator.h"
 #include "keel/dist/comm/schedule.h"
+#include "keel/dist/parallel/unit_site.h"
 #include "keel/nn/flat_buffer.h"
 #include "keel/optim/optimizer.h"
 
@@ -22,15 +23,13 @@ namespace keel {
 // r is the most rows that a rank has, w a row's numbers, and b their bytes on the wire.
 class RowSums {
  public:
-  // Tells the others how many rows there are.
-  RowSums(const RowGradient& own, DType wire, Communicator& ranks, int subject);
+  // Tells the others how many rows there are. The site must outlive it.
+  RowSums(const RowGradient& own, DType wire, Communicator& ranks, const UnitSite& site);
   // Sends the rows, once all ranks have told their numbers. Every rank calls it at the same point of its collectives; a
   // second call does nothing.
   void proceed();
   // The rows [part.begin, part.end) of the summed table, in the wire dtype.
   RowGradient finish(Span part);
-  // Milliseconds in which this thread has waited for the other ranks.
-  double waited_ms() const { return waited_ms_; }
 
  private:
   void wait(const Work& work);
@@ -38,14 +37,13 @@ class RowSums {
   RowGradient own_;
   DType wire_;
   Communicator& ranks_;
-  int subject_;
+  const UnitSite& site_;
   Tensor own_count_, counts_;     // i64 (1), (ranks)
   Tensor own_indices_, indices_;  // i64 (most), (ranks * most)
   Tensor own_values_, values_;    // (most, width), (ranks * most, width)
   Work counting_, sending_[2];
   std::int64_t most_ = -1;  // rows of a rank
   std::vector<std::int64_t> rows_of_rank_;
-  double waited_ms_ = 0;
 };
 
 // The rows of a table, which is a unit of its own, that have these elements.

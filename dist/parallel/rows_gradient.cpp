@@ -11,7 +11,7 @@ namespace {
 
 class RowsGradient : public UnitGradient {
  public:
-  RowsGradient(FlatBuffer& buffer, const UnitSplit& split, const ReducerSite& site)
+  RowsGradient(FlatBuffer& buffer, const UnitSplit& split, const UnitSite& site)
       : buffer_(buffer), site_(site), wire_(split.wire), owned_(rows_of(buffer, split.owned)) {
     buffer.row_dtype = split.gradient;
   }
@@ -20,7 +20,7 @@ class RowsGradient : public UnitGradient {
     buffer_.complete_gradient();
     const RowGradient& rows = buffer_.segments.front().parameter->variable.leaf()->rows;
     if (is_alone()) own_ = rows;
-    else sums_.emplace(rows, wire_, site_.axes.shards, site_.subject);
+    else sums_.emplace(rows, wire_, site_.axes.shards, site_);
   }
   void continue_reduce() override {
     if (sums_) sums_->proceed();
@@ -30,7 +30,7 @@ class RowsGradient : public UnitGradient {
     if (is_alone()) return;
     RowGradient sum = finish_sum();
     if (site_.axes.replicas != nullptr) {
-      sums_.emplace(sum, wire_, *site_.axes.replicas, site_.subject);
+      sums_.emplace(sum, wire_, *site_.axes.replicas, site_);
       sum = finish_sum();
     }
     const RowGradient rows = sum.cast(buffer_.row_dtype);
@@ -46,32 +46,28 @@ class RowsGradient : public UnitGradient {
 
   const Tensor& own() const override { return no_tensor_; }
   const RowGradient& own_rows() const override { return own_; }
-  double waited_ms() const override { return waited_ms_; }
-  double codec_ms() const override { return 0; }
 
  private:
   bool is_alone() const { return site_.axes.shards.size() == 1 && site_.axes.replicas == nullptr; }
   RowGradient finish_sum() {
     RowGradient sum = sums_->finish(owned_);
-    waited_ms_ += sums_->waited_ms();
     sums_.reset();
     return sum;
   }
 
   FlatBuffer& buffer_;
-  ReducerSite site_;
+  const UnitSite& site_;
   DType wire_;
   Span owned_;  // rows
   std::optional<RowSums> sums_;
   RowGradient own_;
   bool begun_ = false;  // own_ holds a sum of this step
   Tensor no_tensor_;
-  double waited_ms_ = 0;
 };
 
 }  // namespace
 
-std::unique_ptr<UnitGradient> make_rows_gradient(FlatBuffer& buffer, const UnitSplit& split, const ReducerSite& site) {
+std::unique_ptr<UnitGradient> make_rows_gradient(FlatBuffer& buffer, const UnitSplit& split, const UnitSite& site) {
   return std::make_unique<RowsGradient>(buffer, split, site);
 }
 

@@ -1,29 +1,17 @@
 #pragma once
 // A stage of a reduction, as one rank runs it.
 
-#include <cstdint>
 #include <memory>
 #include <vector>
 
 #include "keel/dist/comm/communicator.h"
 #include "keel/dist/parallel/error_feedback.h"
 #include "keel/dist/parallel/page.h"
+#include "keel/dist/parallel/unit_site.h"
 #include "keel/dist/parallel/unit_split.h"
 #include "keel/nn/flat_buffer.h"
-#include "keel/runtime/work_timer.h"
 
 namespace keel {
-
-// Where a unit's gradient is reduced. All that it names must outlive the reducer.
-struct ReducerSite {
-  Context context;
-  Axes axes;
-  Compression compression = {};
-  std::uint64_t seed = 1;  // of PowerSGD's first factors
-  int subject = 0;         // the unit's number, as its collectives name it
-  Pager* pager = nullptr;  // of what lies in files
-  std::size_t number = 0;  // of the unit in the engine
-};
 
 class RunningStage {
  public:
@@ -37,10 +25,9 @@ class RunningStage {
 
 // What the stages of one reducer have in common.
 struct StageSite {
-  const ReducerSite& site;
+  const UnitSite& site;
   const FlatBuffer& layout;
   const UnitSplit& split;
-  WorkTimer& timer;  // of encoding and decoding
 };
 
 using RunningStages = std::vector<std::unique_ptr<RunningStage>>;

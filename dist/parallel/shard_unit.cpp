@@ -7,27 +7,12 @@
 
 namespace keel {
 
-ShardUnit::ShardUnit(FlatBuffer layout, const ShardedOptions& options, const Site& site)
-    : buffer_(std::move(layout)),
-      split_(split_unit(buffer_, options, site.place)),
-      parameters_(buffer_, split_,
-                  {.context = site.context,
-                   .axes = site.axes,
-                   .master = options.policy.master() ? std::optional(options.policy.master_dtype()) : std::nullopt,
-                   .offload = site.offload,
-                   .seed = options.seed,
-                   .subject = site.subject,
-                   .pager = site.pager,
-                   .number = site.number}) {
-  if (split_.trainable)
-    gradient_ = make_unit_gradient(buffer_, split_,
-                                   {.context = site.context,
-                                    .axes = site.axes,
-                                    .compression = options.compression,
-                                    .seed = options.seed,
-                                    .subject = site.subject,
-                                    .pager = site.pager,
-                                    .number = site.number});
+ShardUnit::ShardUnit(FlatBuffer layout, const UnitSite& site)
+    : site_(site),
+      buffer_(std::move(layout)),
+      split_(split_unit(buffer_, site.options, site.place)),
+      parameters_(buffer_, split_, site_) {
+  if (split_.trainable) gradient_ = make_unit_gradient(buffer_, split_, site_);
   attach_parameters(buffer_);
 }
 

@@ -28,17 +28,7 @@ namespace keel {
 // A table whose gradient is kept as rows has no memory for gradients: own_rows() holds the rows that this rank owns.
 class ShardUnit {
  public:
-  // Where the unit is. Communicators and options must outlive it.
-  struct Site {
-    Context context;
-    Axes axes;
-    RankPlace place;         // this rank's, by the same axes
-    bool offload = false;    // masters and optimizer state lie in the processor's memory, and it updates
-    int subject = 0;         // the unit's number, as its collectives name it
-    Pager* pager = nullptr;  // of what lies in files
-    std::size_t number = 0;  // of the unit in the engine
-  };
-  ShardUnit(FlatBuffer layout, const ShardedOptions& options, const Site& site);
+  ShardUnit(FlatBuffer layout, const UnitSite& site);
   ShardUnit(const ShardUnit&) = delete;
   ShardUnit& operator=(const ShardUnit&) = delete;
 
@@ -79,14 +69,10 @@ class ShardUnit {
   // Whether the rows that are looked up from now on count as used.
   void count_rows(bool counts) const;
 
-  // Milliseconds in which this thread has waited for collectives of the unit, and in which gradients were encoded and
-  // decoded.
-  double waited_ms() const { return parameters_.waited_ms() + (gradient_ ? gradient_->waited_ms() : 0); }
-  double codec_ms() const { return parameters_.codec_ms() + (gradient_ ? gradient_->codec_ms() : 0); }
-
  private:
   Tensor counted(const Tensor& owned, Span among) const;
 
+  UnitSite site_;
   FlatBuffer buffer_;  // values and gradient may be without memory
   UnitSplit split_;
   UnitParameters parameters_;

@@ -42,6 +42,7 @@ Sharded::Sharded(Module& model, const Context& context, std::unique_ptr<const Op
 Sharded::Sharded(Module& model, const Context& context, std::unique_ptr<Communicator> own, Communicator* communicator,
                  std::unique_ptr<const Optimizer> optimizer, const ShardedOptions& options)
     : context_(context),
+      times_(context),
       own_communicator_(std::move(own)),
       communicator_(communicator != nullptr ? *communicator : *own_communicator_),
       optimizer_(std::move(optimizer)),
@@ -69,19 +70,20 @@ Sharded::Sharded(Module& model, const Context& context, std::unique_ptr<Communic
   Communicator& deciders = group_control_ ? *group_control_ : *control_;
   if (options_.sharding.pages()) make_pager(layout);
   make_units(model);
-  buffer_updates_.emplace(model, context_, deciders, virtual_ranks());
+  buffer_updates_.emplace(model, context_, deciders, virtual_ranks(), times_);
   weights_.assign(static_cast<std::size_t>(virtual_ranks()), 0);
   const int sharers = groups_->place().ranks;
   const DType dtype = options_.policy.parameter == DType::f64 ? DType::f64 : DType::f32;
-  decision_.emplace(context_, deciders, virtual_ranks(), options_);
+  decision_.emplace(context_, deciders, virtual_ranks(), options_, times_);
   memory_.emplace(
       units_, *optimizer_, options_.groups,
-      OptimizerMemory::Site{context_, offloads_, dtype, deciders, sharers, groups_->axes().shards,
+      OptimizerMemory::Site{context_, offloads_, dtype, deciders, sharers, groups_->axes().shards, times_,
                             kShardingStages[options_.sharding.stage].optimizer, virtual_ranks(),
                             options_.sharding.matrices, pager_ ? &*pager_ : nullptr, options_.sharding.offload_budget});
   if (optimizer_->requirements().closure) {
-    dots_.emplace(1, memory_->context(), context_, *control_, sharers);
-    losses_.emplace(1, memory_->context(), context_, *control_, size());
+    const RanksSite among{*control_, memory_->context(), context_, times_.waited_ms};
+    dots_.emplace(1, among, sharers);
+    losses_.emplace(1, among, size());
   }
   make_schedule(model);
   watch_leaves();
@@ -123,14 +125,15 @@ void Sharded::make_units(Module& model) {
   std::vector<FlatBuffer> layouts = lay_out(model, shard_ranks(options_, size()), optimizer_->requirements().block);
   for (FlatBuffer& layout : layouts) {
     const int subject = (options_.first_subject + static_cast<int>(units_.size())) & 0xffff;
-    units_.push_back(std::make_unique<ShardUnit>(std::move(layout), options_,
-                                                 ShardUnit::Site{.context = context_,
-                                                                 .axes = groups_->axes(),
-                                                                 .place = groups_->place(),
-                                                                 .offload = offloads_,
-                                                                 .subject = subject,
-                                                                 .pager = pager_ ? &*pager_ : nullptr,
-                                                                 .number = units_.size()}));
+    units_.push_back(std::make_unique<ShardUnit>(std::move(layout), UnitSite{.options = options_,
+                                                                             .times = times_,
+                                                                             .context = context_,
+                                                                             .axes = groups_->axes(),
+                                                                             .place = groups_->place(),
+                                                                             .offload = offloads_,
+                                                                             .subject = subject,
+                                                                             .pager = pager_ ? &*pager_ : nullptr,
+                                                                             .number = units_.size()}));
   }
 }
 

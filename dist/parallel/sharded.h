@@ -124,10 +124,10 @@ class Sharded {
   Traffic data_traffic() const { return groups_->traffic(); }
   Traffic control_traffic() const { return control_->traffic(); }
   // Milliseconds in which the processor has waited for the collectives of parameters, gradients and steps.
-  double waited_ms() const;
+  double waited_ms() const { return times_.waited_ms; }
   // Milliseconds in which payloads of gradients, and sums of payloads, were made. On a device they are measured by its
   // own clock, and count once they have passed.
-  double codec_ms() const;
+  double codec_ms() const { return times_.codec.milliseconds(); }
   // Bytes that were copied between the device and the processor for what lies there.
   std::int64_t offload_bytes() const { return memory_->offload_bytes() + (pager_ ? pager_->moved_bytes() : 0); }
   // Bytes of what lies in files that were read and written, and what the file takes of the disk.
@@ -238,6 +238,7 @@ class Sharded {
   std::string parameter_at(std::int64_t element) const;
 
   Context context_;
+  EngineTimes times_;
   std::unique_ptr<Communicator> own_communicator_;  // of a rank alone
   Communicator& communicator_;
   std::unique_ptr<Communicator> control_;  // the same ranks, for all but parameters and gradients

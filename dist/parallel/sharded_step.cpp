@@ -136,17 +136,4 @@ std::string Sharded::parameter_at(std::int64_t element) const {
   return {};
 }
 
-double Sharded::waited_ms() const {
-  double sum = decision_->waited_ms() + buffer_updates_->waited_ms() + memory_->waited_ms();
-  for (const std::optional<RankSums>* each : {&dots_, &losses_}) sum += *each ? (*each)->waited_ms() : 0;
-  for (const auto& unit : units_) sum += unit->waited_ms();
-  return sum;
-}
-
-double Sharded::codec_ms() const {
-  double sum = 0;
-  for (const auto& unit : units_) sum += unit->codec_ms();
-  return sum;
-}
-
 }  // namespace keel

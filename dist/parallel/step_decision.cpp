@@ -8,8 +8,9 @@
 namespace keel {
 
 StepDecision::StepDecision(const Context& context, Communicator& ranks, int virtual_ranks,
-                           const ShardedOptions& options)
+                           const ShardedOptions& options, EngineTimes& times)
     : ranks_(ranks),
+      times_(times),
       clip_(options.clip_by == ClipBy::norm ? options.clip : 0),
       scaling_(options.scaling),
       state_(kernels::make_step_state(context, {.loss_scale = static_cast<float>(options.loss_scale),
@@ -53,7 +54,7 @@ void StepDecision::gather(StepArgs& args) {
     }
   }
   if (ranks_.size() > 1) {
-    const Stopwatch watch(waited_ms_);
+    const Stopwatch watch(times_.waited_ms);
     ranks_.all_gather(mine, partials_).wait();
   }
   args.partials = partials_;

@@ -23,12 +23,12 @@ class SumStage : public RunningStage {
       received_ = empty(site_.site.context, {site_.split.whole}, wire, Purpose::bucket);
       const Span shard = site_.split.shard;
       sent_ = received_.slice(0, shard.begin, shard.end);
-      const WorkTimer::Scope timing(site_.timer);
+      const WorkTimer::Scope timing(site_.site.times.codec);
       kernels::copy_into(sent_, numbers);
     } else if (numbers.dtype() == wire) {
       sent_ = numbers;
     } else {
-      const WorkTimer::Scope timing(site_.timer);
+      const WorkTimer::Scope timing(site_.site.times.codec);
       sent_ = kernels::cast(numbers, wire);
     }
     switch (kind_) {

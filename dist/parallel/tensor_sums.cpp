@@ -2,8 +2,8 @@
 
 namespace keel {
 
-TensorSums::TensorSums(const Optimizer& optimizer, std::span<const Dims> shapes, const Context& context,
-                       const Context& collectives, Communicator& ranks, int sharers, int virtual_ranks)
+TensorSums::TensorSums(const Optimizer& optimizer, std::span<const Dims> shapes, const RanksSite& site, int sharers,
+                       int virtual_ranks)
     : optimizer_(optimizer) {
   for (int pass = 0; pass < optimizer.requirements().passes; ++pass) {
     std::int64_t count = 0;
@@ -13,7 +13,7 @@ TensorSums::TensorSums(const Optimizer& optimizer, std::span<const Dims> shapes,
       count += optimizer.sum_count(pass, shape);
       places_.back().push_back({begin, count});
     }
-    sums_.emplace_back(count, context, collectives, ranks, sharers, virtual_ranks);
+    sums_.emplace_back(count, site, sharers, virtual_ranks);
   }
 }
 
@@ -24,12 +24,6 @@ void TensorSums::measure(std::span<const ParameterRange> parts, std::span<const 
     sums_[pass].add();
     optimizer_.settle(static_cast<int>(pass), ranges, input);
   }
-}
-
-double TensorSums::waited_ms() const {
-  double sum = 0;
-  for (const RankSums& each : sums_) sum += each.waited_ms();
-  return sum;
 }
 
 }  // namespace keel

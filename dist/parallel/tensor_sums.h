@@ -16,11 +16,9 @@ namespace keel {
 // Where a rank has several virtual ranks, it measures the shard of each.
 class TensorSums {
  public:
-  // `shapes` are those of all trainable parameters, the same on every rank. The optimizer works in `context`, and the
-  // collectives of `ranks` in `collectives`, which may be another one. The first `sharers` ranks have all shards; the
-  // other ranks hold the same again.
-  TensorSums(const Optimizer& optimizer, std::span<const Dims> shapes, const Context& context,
-             const Context& collectives, Communicator& ranks, int sharers, int virtual_ranks = 1);
+  // `shapes` are those of all trainable parameters, the same on every rank. For the rest see RankSums.
+  TensorSums(const Optimizer& optimizer, std::span<const Dims> shapes, const RanksSite& site, int sharers,
+             int virtual_ranks);
 
   // By pass, the sums that the optimizer measures over the part of a parameter that a virtual rank of this one has, and
   // the sums over the whole parameter that all ranks then have. What is never measured is 0.
@@ -34,9 +32,6 @@ class TensorSums {
   // Runs all passes. `parts` are the parts of this rank's shards, whose `measured` is of_part(); `ranges` are what the
   // rank updates.
   void measure(std::span<const ParameterRange> parts, std::span<const ParameterRange> ranges, const StepInput& input);
-
-  // Milliseconds in which this thread has waited for the other ranks.
-  double waited_ms() const;
 
  private:
   template <class Numbers>

@@ -18,22 +18,24 @@ Tensor alias_of(const Tensor& flat) {
 
 }  // namespace
 
-UnitParameters::UnitParameters(FlatBuffer& buffer, const UnitSplit& split, const ParameterSite& site)
+UnitParameters::UnitParameters(FlatBuffer& buffer, const UnitSplit& split, const UnitSite& site)
     : buffer_(buffer),
       split_(split),
+      times_(site.times),
       context_(site.context),
       update_context_(site.offload ? site.context.host() : site.context),
-      gatherer_(make_gatherer(site.context, split, site.axes, site.subject)) {
+      gatherer_(make_gatherer(split, site)) {
   const Span kept = split.keeps_own() ? split.owned : Span{0, split.whole};
   const Tensor values = split.pages_values
                             ? empty(context_, {kept.count()}, split.values, Purpose::bucket)
                             : site.axes.shards.allocate(context_, kept.count(), split.values, Purpose::parameter);
   const Purpose of_state = split.files_state ? Purpose::bucket : Purpose::optimizer;
-  if (split.trainable && site.master) {
-    own_master_ = empty(update_context_, {split.owned.count()}, *site.master, of_state);
-    initialise(buffer, site.seed, split.owned.begin, own_master_);
+  const PrecisionPolicy& policy = site.options.policy;
+  if (split.trainable && policy.master()) {
+    own_master_ = empty(update_context_, {split.owned.count()}, policy.master_dtype(), of_state);
+    initialise(buffer, site.options.seed, split.owned.begin, own_master_);
   }
-  initialise(buffer, site.seed, kept.begin, values);
+  initialise(buffer, site.options.seed, kept.begin, values);
   if (split.shards_parameters) {
     own_values_ = values;
     buffer.values = empty(context_, {split.whole}, split.values, Purpose::bucket);
@@ -120,7 +122,7 @@ void UnitParameters::wait_gathered() {
   gathering_active_ = false;
   buffer_.values.storage()->set_touch_hook({});
   {
-    const Stopwatch watch(waited_ms_);
+    const Stopwatch watch(times_.waited_ms);
     std::exchange(gathering_, {}).wait();
   }
   gatherer_->finish();
