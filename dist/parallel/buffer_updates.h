@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "keel/dist/parallel/unit_site.h"
+#include "keel/dist/parallel/engine_site.h"
 #include "keel/nn/buffer.h"
 #include "keel/nn/tensor_parts.h"
 
@@ -15,9 +15,8 @@ namespace keel {
 // optimizer meets them. Every rank calls the same functions.
 class BufferUpdates {
  public:
-  // Gives the buffers their memory. `ranks` are those whose observations join; each has so many virtual ones. These and
-  // `times` must outlive it.
-  BufferUpdates(Module& model, const Context& context, Communicator& ranks, int virtual_ranks, EngineTimes& times);
+  // Gives the buffers their memory. `ranks` are those whose observations join, and must outlive this.
+  BufferUpdates(Module& model, Communicator& ranks, const EngineSite& site);
 
   // Whether any buffer changes while training.
   bool changes() const { return moving_.numel() > 0; }

@@ -58,7 +58,7 @@ class DenseGradient : public UnitGradient {
     if (pages_) pages_->store_whole();
   }
   void gather_sums() override {
-    if (split_.gathers_sums()) gathering_ = site_.axes.shards.all_gather(sum_, own_, site_.subject);
+    if (split_.gathers_sums()) gathering_ = site_.axes.shards.all_gather(sum_, own_, site_.subject());
   }
   void wait_sums() override {
     const Stopwatch watch(site_.times.waited_ms);

@@ -49,7 +49,7 @@ class Factorisation {
         kernels::fill(from, 0);
       });
     }
-    return site_.site.axes.shards.all_reduce(left_, CombineOp::sum, site_.site.subject);
+    return site_.site.axes.shards.all_reduce(left_, CombineOp::sum, site_.site.subject());
   }
   Work send_right() {
     {
@@ -66,7 +66,7 @@ class Factorisation {
       numbers_ = {};
     }
     if (right_.numel() == 0) return {};
-    return site_.site.axes.shards.all_reduce(right_, CombineOp::sum, site_.site.subject);
+    return site_.site.axes.shards.all_reduce(right_, CombineOp::sum, site_.site.subject());
   }
   Tensor sum() {
     const WorkTimer::Scope timing(site_.site.times.codec);

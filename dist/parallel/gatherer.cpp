@@ -12,7 +12,7 @@ class PlainGatherer : public Gatherer {
  public:
   explicit PlainGatherer(const UnitSite& site) : site_(site) {}
   Work begin(const Tensor& own, const Tensor& whole) override {
-    return site_.axes.shards.all_gather(own, whole, site_.subject);
+    return site_.axes.shards.all_gather(own, whole, site_.subject());
   }
 
  private:
@@ -39,7 +39,7 @@ class CodedGatherer : public Gatherer {
     if (shards == ranks_.size()) return {};
     own_payload_ =
         std::exchange(payloads_, empty(own.context(), {ranks_.size() * bytes()}, DType::u8, Purpose::bucket));
-    return ranks_.all_gather(own_payload_, payloads_, site_.subject);
+    return ranks_.all_gather(own_payload_, payloads_, site_.subject());
   }
   void finish() override {
     const WorkTimer::Scope timing(site_.times.codec);
@@ -71,7 +71,7 @@ class SecondaryGatherer : public Gatherer {
         shard_(empty(site.context, {place_.count()}, split.values, Purpose::parameter)) {}
 
   Work begin(const Tensor& own, const Tensor& whole) override {
-    if (is_fresh_) return inside_.all_gather(shard_, whole, site_.subject);
+    if (is_fresh_) return inside_.all_gather(shard_, whole, site_.subject());
     whole_ = whole;
     return first_->begin(own, whole);
   }

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "keel/dist/parallel/unit_site.h"
+#include "keel/dist/parallel/engine_site.h"
 #include "keel/dist/parallel/unit_split.h"
 
 namespace keel {

@@ -38,7 +38,7 @@ class PayloadStage : public RunningStage {
       received_ = empty(context, {(gathers ? ranks_.size() : 1) * shards * bytes()}, DType::u8, Purpose::bucket);
       slices_ = gathers ? shards : shards / ranks_.size();
     }
-    return gathers ? ranks_.all_gather(sent_, received_, site_.site.subject) : ranks_.all_to_all(sent_, received_);
+    return gathers ? ranks_.all_gather(sent_, received_, site_.site.subject()) : ranks_.all_to_all(sent_, received_);
   }
   Tensor finish() override {
     const WorkTimer::Scope timing(site_.site.times.codec);

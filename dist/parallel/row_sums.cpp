@@ -34,7 +34,7 @@ RowSums::RowSums(const RowGradient& own, DType wire, Communicator& ranks, const 
   const Context& context = own.values().context();
   own_count_ = from_values(context, std::vector<std::int64_t>{own.count()}, {1}, Purpose::bucket);
   counts_ = gathered(own_count_, ranks.size());
-  counting_ = ranks.all_gather(own_count_, counts_, site.subject);
+  counting_ = ranks.all_gather(own_count_, counts_, site.subject());
 }
 
 void RowSums::wait(const Work& work) {
@@ -53,8 +53,8 @@ void RowSums::proceed() {
   own_values_ = filled_up(kernels::cast(own_.values(), wire_), most_);
   indices_ = gathered(own_indices_, ranks_.size());
   values_ = gathered(own_values_, ranks_.size());
-  sending_[0] = ranks_.all_gather(own_indices_, indices_, site_.subject);
-  sending_[1] = ranks_.all_gather(own_values_, values_, site_.subject);
+  sending_[0] = ranks_.all_gather(own_indices_, indices_, site_.subject());
+  sending_[1] = ranks_.all_gather(own_values_, values_, site_.subject());
 }
 
 RowGradient RowSums::finish(Span part) {

@@ -13,7 +13,7 @@
 #include "keel/autograd/row_gradient.h"
 #include "keel/dist/comm/communicator.h"
 #include "keel/dist/comm/schedule.h"
-#include "keel/dist/parallel/unit_site.h"
+#include "keel/dist/parallel/engine_site.h"
 #include "keel/nn/flat_buffer.h"
 #include "keel/optim/optimizer.h"
 

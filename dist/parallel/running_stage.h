@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "keel/dist/comm/communicator.h"
+#include "keel/dist/parallel/engine_site.h"
 #include "keel/dist/parallel/error_feedback.h"
 #include "keel/dist/parallel/page.h"
-#include "keel/dist/parallel/unit_site.h"
 #include "keel/dist/parallel/unit_split.h"
 #include "keel/nn/flat_buffer.h"
 

@@ -7,8 +7,8 @@
 
 namespace keel {
 
-ShardUnit::ShardUnit(FlatBuffer layout, const UnitSite& site)
-    : site_(site),
+ShardUnit::ShardUnit(FlatBuffer layout, const EngineSite& site, std::size_t number)
+    : site_(site, number),
       buffer_(std::move(layout)),
       split_(split_unit(buffer_, site.options, site.place)),
       parameters_(buffer_, split_, site_) {

@@ -28,7 +28,8 @@ namespace keel {
 // A table whose gradient is kept as rows has no memory for gradients: own_rows() holds the rows that this rank owns.
 class ShardUnit {
  public:
-  ShardUnit(FlatBuffer layout, const UnitSite& site);
+  // `number`: of the unit in the engine.
+  ShardUnit(FlatBuffer layout, const EngineSite& site, std::size_t number);
   ShardUnit(const ShardUnit&) = delete;
   ShardUnit& operator=(const ShardUnit&) = delete;
 

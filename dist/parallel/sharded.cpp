@@ -69,20 +69,16 @@ Sharded::Sharded(Module& model, const Context& context, std::unique_ptr<Communic
   }
   Communicator& deciders = group_control_ ? *group_control_ : *control_;
   if (options_.sharding.pages()) make_pager(layout);
-  make_units(model);
-  buffer_updates_.emplace(model, context_, deciders, virtual_ranks(), times_);
+  const EngineSite site{
+      options_, times_, context_, groups_->axes(), groups_->place(), offloads_, pager_ ? &*pager_ : nullptr};
+  make_units(model, site);
+  buffer_updates_.emplace(model, deciders, site);
   weights_.assign(static_cast<std::size_t>(virtual_ranks()), 0);
-  const int sharers = groups_->place().ranks;
-  const DType dtype = options_.policy.parameter == DType::f64 ? DType::f64 : DType::f32;
-  decision_.emplace(context_, deciders, virtual_ranks(), options_, times_);
-  memory_.emplace(
-      units_, *optimizer_, options_.groups,
-      OptimizerMemory::Site{context_, offloads_, dtype, deciders, sharers, groups_->axes().shards, times_,
-                            kShardingStages[options_.sharding.stage].optimizer, virtual_ranks(),
-                            options_.sharding.matrices, pager_ ? &*pager_ : nullptr, options_.sharding.offload_budget});
+  decision_.emplace(deciders, site);
+  memory_.emplace(units_, *optimizer_, deciders, site);
   if (optimizer_->requirements().closure) {
     const RanksSite among{*control_, memory_->context(), context_, times_.waited_ms};
-    dots_.emplace(1, among, sharers);
+    dots_.emplace(1, among, groups_->place().ranks);
     losses_.emplace(1, among, size());
   }
   make_schedule(model);
@@ -121,20 +117,9 @@ Sharded::~Sharded() {
       }
 }
 
-void Sharded::make_units(Module& model) {
-  std::vector<FlatBuffer> layouts = lay_out(model, shard_ranks(options_, size()), optimizer_->requirements().block);
-  for (FlatBuffer& layout : layouts) {
-    const int subject = (options_.first_subject + static_cast<int>(units_.size())) & 0xffff;
-    units_.push_back(std::make_unique<ShardUnit>(std::move(layout), UnitSite{.options = options_,
-                                                                             .times = times_,
-                                                                             .context = context_,
-                                                                             .axes = groups_->axes(),
-                                                                             .place = groups_->place(),
-                                                                             .offload = offloads_,
-                                                                             .subject = subject,
-                                                                             .pager = pager_ ? &*pager_ : nullptr,
-                                                                             .number = units_.size()}));
-  }
+void Sharded::make_units(Module& model, const EngineSite& site) {
+  for (FlatBuffer& layout : lay_out(model, shard_ranks(options_, size()), optimizer_->requirements().block))
+    units_.push_back(std::make_unique<ShardUnit>(std::move(layout), site, units_.size()));
 }
 
 // All ranks have room for what lies in files, or none goes on.

@@ -203,7 +203,7 @@ class Sharded {
 
   Sharded(Module& model, const Context& context, std::unique_ptr<Communicator> own, Communicator* communicator,
           std::unique_ptr<const Optimizer> optimizer, const ShardedOptions& options);
-  void make_units(Module& model);
+  void make_units(Module& model, const EngineSite& site);
   void begin_strategy();
   bool scales_loss() const { return options_.loss_scale != 1 || options_.scaling.growth != 1; }
   void make_schedule(Module& model);

@@ -15,9 +15,8 @@ namespace keel {
 
 class StepDecision {
  public:
-  // `ranks`: all of them; these and `times` must outlive it. A rank has so many virtual ones.
-  StepDecision(const Context& context, Communicator& ranks, int virtual_ranks, const ShardedOptions& options,
-               EngineTimes& times);
+  // `ranks`: all of them; it must outlive this.
+  StepDecision(Communicator& ranks, const EngineSite& site);
 
   // Decides the step of the gradients of these units, whose losses have these weights on this rank's virtual ranks.
   // `counts`: this rank's shards count; others may have the same. Every rank calls it; it waits for no device. What

@@ -17,7 +17,7 @@ class SumStage : public RunningStage {
   Work begin(const Tensor& numbers, const Tensor& into) override {
     const DType wire = site_.split.wire;
     Communicator& shards = site_.site.axes.shards;
-    const int subject = site_.site.subject;
+    const int subject = site_.site.subject();
     const CombineOp sum = site_.split.is_pairwise ? CombineOp::pairwise_sum : CombineOp::sum;
     if (kind_ == StageKind::gather_sums) {
       received_ = empty(site_.site.context, {site_.split.whole}, wire, Purpose::bucket);

@@ -23,7 +23,7 @@ UnitParameters::UnitParameters(FlatBuffer& buffer, const UnitSplit& split, const
       split_(split),
       times_(site.times),
       context_(site.context),
-      update_context_(site.offload ? site.context.host() : site.context),
+      update_context_(site.update_context()),
       gatherer_(make_gatherer(split, site)) {
   const Span kept = split.keeps_own() ? split.owned : Span{0, split.whole};
   const Tensor values = split.pages_values

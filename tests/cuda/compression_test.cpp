@@ -71,7 +71,7 @@ std::vector<std::vector<double>> compressed(const Context& context, Communicator
                                             const Compression& compression, bool whole, double scale) {
   ReducedUnit unit(model, context, ranks, compression, whole);
   const FlatBuffer& layout = unit.layout;
-  const UnitSite site{.options = unit.options, .times = unit.times, .context = context, .axes = {ranks}};
+  const UnitSite site({unit.options, unit.times, context, {ranks}}, 0);
   Reducer reducer(layout, unit.split, site);
   std::vector<std::vector<double>> seen;
   for (int step = 0; step < 3; ++step) {
@@ -157,7 +157,7 @@ TEST_F(DeviceCompressor, CountsTheTimeOfTheDevice) {
     UnitNet net(32, 1);
     ReducedUnit unit(net, own.context, own.devices, kInt8, false);
     const WorkTimer& codec = unit.times.codec;
-    const UnitSite site{.options = unit.options, .times = unit.times, .context = own.context, .axes = {own.devices}};
+    const UnitSite site({unit.options, unit.times, own.context, {own.devices}}, 0);
     Reducer reducer(unit.layout, unit.split, site);
     EXPECT_EQ(codec.milliseconds(), 0);
     reducer.begin(zeros(own.context, {unit.layout.padded}), 1, {});

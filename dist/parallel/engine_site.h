@@ -1,5 +1,5 @@
 #pragma once
-// What the parts of a unit on one rank are told of where they are.
+// What the parts of an engine on one rank are told of where they are.
 
 #include <cstddef>
 
@@ -18,17 +18,26 @@ struct EngineTimes {
   WorkTimer codec;       // in which numbers were encoded and decoded
 };
 
-// All that it names must outlive the unit.
-struct UnitSite {
+// All that it names must outlive whoever keeps it.
+struct EngineSite {
   const ShardedOptions& options;
   EngineTimes& times;
-  Context context;
+  Context context;  // of the model
   Axes axes;
   RankPlace place = {};    // this rank's, by the same axes
   bool offload = false;    // masters and optimizer state lie in the processor's memory, and it updates
-  int subject = 0;         // the unit's number, as its collectives name it
-  Pager* pager = nullptr;  // of what lies in files
-  std::size_t number = 0;  // of the unit in the engine
+  Pager* pager = nullptr;  // of what lies in files; null: nothing does
+
+  // Where the optimizer works.
+  Context update_context() const { return offload ? context.host() : context; }
+};
+
+// Of one of its units.
+struct UnitSite : EngineSite {
+  UnitSite(const EngineSite& engine, std::size_t unit) : EngineSite(engine), number(unit) {}
+  std::size_t number;  // in the engine
+  // The number by which its collectives name it.
+  int subject() const { return (options.first_subject + static_cast<int>(number)) & 0xffff; }
 };
 
 }  // namespace keel
