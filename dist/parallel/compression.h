@@ -5,8 +5,7 @@
 #include <optional>
 #include <string_view>
 
-#include "keel/kernels/codec.h"
-#include "keel/nn/flat_buffer.h"
+#include "keel/runtime/dtype.h"
 
 namespace keel {
 
@@ -59,16 +58,5 @@ struct Compression {
 };
 
 inline constexpr std::string_view kCompressionBits[] = {"4", "8"};
-
-// A part of a unit's gradient that PowerSGD sends as the product of (rows, rank) and (rank, columns).
-struct LowRank {
-  std::size_t segment;
-  std::int64_t rows, columns, rank;
-};
-// The matrices of a unit for which those two factors have fewer numbers than the matrix; the rest is sent as it is.
-std::vector<LowRank> low_rank_parts(const FlatBuffer& layout, std::int64_t rank);
-
-// How the payloads of int8, int4, qgz and topk are made.
-Codec codec_of(const Compression& compression);
 
 }  // namespace keel

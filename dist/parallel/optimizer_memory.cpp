@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "keel/dist/parallel/row_sums.h"
 #include "keel/kernels/elementwise.h"
 
 namespace keel {

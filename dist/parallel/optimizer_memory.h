@@ -12,7 +12,6 @@
 
 #include "keel/dist/parallel/matrix_updates.h"
 #include "keel/dist/parallel/shard_unit.h"
-#include "keel/dist/parallel/tensor_sums.h"
 #include "keel/dist/parallel/update_walk.h"
 #include "keel/nn/tensor_parts.h"
 #include "keel/optim/optimizer.h"

@@ -1,7 +1,5 @@
 #include "keel/dist/parallel/rank_sums.h"
 
-#include <vector>
-
 #include "keel/kernels/elementwise.h"
 #include "keel/runtime/stopwatch.h"
 
@@ -34,6 +32,30 @@ void RankSums::add(CombineOp op) {
   for (int rank = 0; rank < sharers_; ++rank)
     for (int number = 0; number < virtual_ranks_; ++number) terms.push_back(all.select(0, rank).select(0, number));
   kernels::combine({.terms = terms, .out = all_, .op = op});
+}
+
+TensorSums::TensorSums(const Optimizer& optimizer, std::span<const Dims> shapes, const RanksSite& site, int sharers,
+                       int virtual_ranks)
+    : optimizer_(optimizer) {
+  for (int pass = 0; pass < optimizer.requirements().passes; ++pass) {
+    std::int64_t count = 0;
+    places_.emplace_back();
+    for (const Dims& shape : shapes) {
+      const std::int64_t begin = count;
+      count += optimizer.sum_count(pass, shape);
+      places_.back().push_back({begin, count});
+    }
+    sums_.emplace_back(count, site, sharers, virtual_ranks);
+  }
+}
+
+void TensorSums::measure(std::span<const ParameterRange> parts, std::span<const ParameterRange> ranges,
+                         const StepInput& input) {
+  for (std::size_t pass = 0; pass < sums_.size(); ++pass) {
+    optimizer_.measure(static_cast<int>(pass), parts, input);
+    sums_[pass].add();
+    optimizer_.settle(static_cast<int>(pass), ranges, input);
+  }
 }
 
 }  // namespace keel

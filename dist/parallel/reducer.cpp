@@ -15,18 +15,13 @@ Reducer::Reducer(const FlatBuffer& layout, const UnitSplit& split, const UnitSit
   for (const ReductionStage& stage : split.reduction.stages) {
     using Kind = ReductionStage::Kind;
     switch (stage.kind) {
-      case Kind::scatter_payloads:
-      case Kind::scatter_inside:
-      case Kind::scatter_across:
-      case Kind::gather_payloads:
-      case Kind::gather_replicas: stages_.push_back(make_payload_stage(stage.kind, shared)); break;
       case Kind::left_factors:
         factors = make_factor_stages(shared);
         stages_.push_back(std::move(factors.left));
         feedback_->protect(factors_ = factors.factors);
         break;
       case Kind::right_factors: stages_.push_back(std::move(factors.right)); break;
-      default: stages_.push_back(make_sum_stage(stage.kind, shared));
+      default: stages_.push_back(make_stage(stage.kind, shared));
     }
   }
 }

@@ -31,10 +31,8 @@ struct StageSite {
 };
 
 using RunningStages = std::vector<std::unique_ptr<RunningStage>>;
-// For a stage of sums: scatter_sums, sum_whole, sum_replicas or gather_sums.
-std::unique_ptr<RunningStage> make_sum_stage(ReductionStage::Kind kind, const StageSite& site);
-// For a stage of payloads: scatter_payloads, scatter_inside, scatter_across, gather_payloads or gather_replicas.
-std::unique_ptr<RunningStage> make_payload_stage(ReductionStage::Kind kind, const StageSite& site);
+// For a stage of sums or of payloads.
+std::unique_ptr<RunningStage> make_stage(ReductionStage::Kind kind, const StageSite& site);
 // The two stages of PowerSGD, which share the factors that they return: f32, (rank, columns) of each of
 // low_rank_parts(), one behind the other, the same on every rank.
 struct FactorStages {

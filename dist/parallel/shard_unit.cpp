@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "keel/dist/parallel/row_sums.h"
-
 namespace keel {
 
 ShardUnit::ShardUnit(FlatBuffer layout, const EngineSite& site, std::size_t number)
