@@ -14,6 +14,11 @@
 
 namespace keel {
 
+// An option matters where that key has one of these values, "a|b"; empty: always.
+struct OptionCondition {
+  std::string_view key, values;
+};
+
 // A row of a table: a member of a struct of options, its limits, and all that configurations and their pages say of it.
 template <class Options>
 struct OptionKey {
@@ -31,13 +36,12 @@ struct OptionKey {
   bool low_open = false;
   std::optional<std::int64_t> automatic = {};  // the value that configurations write as auto
   // Whether another value gives the same numbers: a run that goes on with one is the same training.
-  bool same_numbers = true;
+  bool same_numbers = false;
   std::string_view help;           // with the unit
   std::string_view known_as = {};  // other programs' words, "a|b"
   // What configurations say without it, as YAML; empty: the value of the struct.
   std::string_view standard = {};
-  // It matters where that key has one of these values, "a|b"; empty: always.
-  std::string_view when_key = {}, when_values = {};
+  OptionCondition when = {};
 };
 
 // The names of an option's values, in their order: of an enumeration, and of numbers in which something travels.

@@ -116,31 +116,25 @@ class Factorisation {
   Tensor factors_, left_, right_, numbers_;
 };
 
-class LeftFactors : public RunningStage {
+// The left factors and the right ones, which take what has come of the left.
+class FactorStage : public RunningStage {
  public:
-  explicit LeftFactors(std::shared_ptr<Factorisation> shared) : shared_(std::move(shared)) {}
-  Work begin(const Tensor& numbers, const Tensor&) override { return shared_->send_left(numbers); }
-  Tensor finish() override { return {}; }  // the right factors take them
+  FactorStage(std::shared_ptr<Factorisation> shared, bool is_left) : shared_(std::move(shared)), is_left_(is_left) {}
+  Work begin(const Tensor& numbers, const Tensor&) override {
+    return is_left_ ? shared_->send_left(numbers) : shared_->send_right();
+  }
+  Tensor finish() override { return is_left_ ? Tensor() : shared_->sum(); }
 
  private:
   std::shared_ptr<Factorisation> shared_;
-};
-
-class RightFactors : public RunningStage {
- public:
-  explicit RightFactors(std::shared_ptr<Factorisation> shared) : shared_(std::move(shared)) {}
-  Work begin(const Tensor&, const Tensor&) override { return shared_->send_right(); }
-  Tensor finish() override { return shared_->sum(); }
-
- private:
-  std::shared_ptr<Factorisation> shared_;
+  bool is_left_;
 };
 
 }  // namespace
 
 FactorStages make_factor_stages(const StageSite& site) {
   const auto shared = std::make_shared<Factorisation>(site);
-  return {std::make_unique<LeftFactors>(shared), std::make_unique<RightFactors>(shared), shared->factors()};
+  return {std::make_unique<FactorStage>(shared, true), std::make_unique<FactorStage>(shared, false), shared->factors()};
 }
 
 }  // namespace keel

@@ -5,7 +5,9 @@
 // Sums over ranks are taken in fp32 in the order of ranks, whatever the stages, so all sharding stages and all ranks
 // have the same bits.
 
+#include <memory>
 #include <optional>
+#include <vector>
 
 #include "keel/dist/parallel/running_stage.h"
 
@@ -40,7 +42,7 @@ class Reducer {
   const UnitSplit& split_;
   EngineTimes& times_;
   std::optional<ErrorFeedback> feedback_;
-  RunningStages stages_;
+  std::vector<std::unique_ptr<RunningStage>> stages_;
   Tensor factors_, into_;
   std::size_t next_ = 0;  // stage to begin
   double scale_ = 1;      // of the gradient that is reduced

@@ -2,7 +2,6 @@
 // A stage of a reduction, as one rank runs it.
 
 #include <memory>
-#include <vector>
 
 #include "keel/dist/comm/communicator.h"
 #include "keel/dist/parallel/engine_site.h"
@@ -30,9 +29,6 @@ struct StageSite {
   const UnitSplit& split;
 };
 
-using RunningStages = std::vector<std::unique_ptr<RunningStage>>;
-// For a stage of sums or of payloads.
-std::unique_ptr<RunningStage> make_stage(ReductionStage::Kind kind, const StageSite& site);
 // The two stages of PowerSGD, which share the factors that they return: f32, (rank, columns) of each of
 // low_rank_parts(), one behind the other, the same on every rank.
 struct FactorStages {

@@ -8,17 +8,10 @@
 #include "keel/kernels/elementwise.h"
 
 namespace keel {
-PendingStep Sharded::step(double lr) {
-  StepArgs args;
-  args.lr = lr;
-  return step(args);
-}
 
-PendingStep Sharded::step(const StepCurves& curves) {
-  StepArgs args;
-  args.curves = curves;
-  return step(args);
-}
+PendingStep Sharded::step(double lr) { return step(StepArgs{.state = {}, .lr = lr}); }
+
+PendingStep Sharded::step(const StepCurves& curves) { return step(StepArgs{.state = {}, .curves = curves}); }
 
 // What all ranks know of the gradient, and what follows for the step.
 void Sharded::decide(StepArgs args) {

@@ -42,7 +42,6 @@ constexpr std::string_view name_of(Accumulation accumulation) {
 enum class WeightCode : unsigned char { exact, int8, int4 };
 
 inline constexpr std::string_view kWeightCodes[] = {"exact", "int8", "int4"};
-constexpr std::string_view name_of(WeightCode code) { return kWeightCodes[static_cast<std::size_t>(code)]; }
 
 // Who transforms the matrices of an optimizer that needs whole ones (keel/dist/parallel/matrix_updates.h). Either gives
 // the same bits.
@@ -52,7 +51,7 @@ enum class MatrixWork : unsigned char {
 };
 
 inline constexpr std::string_view kMatrixWorks[] = {"dealt", "everyone"};
-constexpr std::string_view name_of(MatrixWork work) { return kMatrixWorks[static_cast<std::size_t>(work)]; }
+
 // Where a kind of numbers lies between its uses: in the memory of the device that computes, in that of the processor,
 // or in a file. On a processor the first two are the same.
 enum class Residence : unsigned char { device, host, file };
