@@ -11,13 +11,17 @@
 namespace keel {
 namespace {
 
+// With a message of these parts.
+template <class... Parts>
+void refuse(bool refused, const Parts&... parts) {
+  if (refused) throw Error(concat(parts...), ErrorKind::unsupported);
+}
+
 void check_requirements(std::span<const FlatBuffer> layout, const ShardedOptions& options, const Optimizer& optimizer,
                         bool on_host) {
   const std::string_view name = optimizer.name();
   const OptimizerRequirements needs = optimizer.requirements();
-  const auto require = [&](bool holds, std::string_view why) {
-    if (!holds) throw Error(concat(name, ": ", why), ErrorKind::unsupported);
-  };
+  const auto require = [&](bool holds, std::string_view why) { refuse(!holds, name, ": ", why); };
   if (needs.pure_gradient) {
     require(options.clip == 0, "gradients that are compared with each other must not be clipped; set clip to 0");
     require(!options.compression.kind().feedback,
@@ -38,8 +42,8 @@ void check_requirements(std::span<const FlatBuffer> layout, const ShardedOptions
 void check_files(std::span<const FlatBuffer> layout, const ShardedOptions& options, const Optimizer& optimizer) {
   const ShardingOptions& sharding = options.sharding;
   const OptimizerRequirements needs = optimizer.requirements();
-  const auto refuse = [](bool refused, std::string_view key, std::string_view what, std::string_view why) {
-    if (refused) throw Error(concat(key, " is not offered with ", what, ": ", why), ErrorKind::unsupported);
+  const auto refuse_with = [](bool refused, std::string_view key, std::string_view what, std::string_view why) {
+    refuse(refused, key, " is not offered with ", what, ": ", why);
   };
   constexpr std::string_view kState = "sharding.offload_optimizer: file", kWeights = "sharding.offload_parameters",
                              kGradients = "sharding.offload_gradients";
@@ -48,24 +52,24 @@ void check_files(std::span<const FlatBuffer> layout, const ShardedOptions& optio
              gradients = sharding.offload_gradients != Residence::device;
   if (!state && !weights && !gradients) return;
   for (const auto& [is_used, key] : {std::pair(state, kState), {weights, kWeights}, {gradients, kGradients}}) {
-    refuse(is_used && needs.closure, key, optimizer.name(), "it evaluates the loss at weights of its choice");
-    refuse(is_used && static_cast<bool>(options.strategy), key, "a strategy of communication",
-           "that keeps all weights at hand");
+    refuse_with(is_used && needs.closure, key, optimizer.name(), "it evaluates the loss at weights of its choice");
+    refuse_with(is_used && static_cast<bool>(options.strategy), key, "a strategy of communication",
+                "that keeps all weights at hand");
   }
   for (const FlatBuffer& unit : layout)
-    refuse(unit.sparse,
-           state     ? kState
-           : weights ? kWeights
-                     : kGradients,
-           "gradients that are kept as rows", "a step touches the rows that its batch looks up");
-  refuse(weights && sharding.secondary, kWeights, "sharding.secondary",
-         "shards of subgroups would be kept beside those in files");
-  refuse(weights && sharding.weight_code != WeightCode::exact && sharding.stage < 3, kWeights, "sharding.weight_code",
-         "under zero3 alone are weights gathered before each use");
-  refuse(gradients && options.clip_by == ClipBy::value && options.clip != 0, kGradients, "clip_by: value",
-         "all gradients would be read once more");
-  refuse(gradients && sharding.stage == 0 && sharding.reduces_each(options.micro_batches), kGradients,
-         "sharding.accumulation: each_backward under ddp", "all sums would be gathered at once");
+    refuse_with(unit.sparse,
+                state     ? kState
+                : weights ? kWeights
+                          : kGradients,
+                "gradients that are kept as rows", "a step touches the rows that its batch looks up");
+  refuse_with(weights && sharding.secondary, kWeights, "sharding.secondary",
+              "shards of subgroups would be kept beside those in files");
+  refuse_with(weights && sharding.weight_code != WeightCode::exact && sharding.stage < 3, kWeights,
+              "sharding.weight_code", "under zero3 alone are weights gathered before each use");
+  refuse_with(gradients && options.clip_by == ClipBy::value && options.clip != 0, kGradients, "clip_by: value",
+              "all gradients would be read once more");
+  refuse_with(gradients && sharding.stage == 0 && sharding.reduces_each(options.micro_batches), kGradients,
+              "sharding.accumulation: each_backward under ddp", "all sums would be gathered at once");
   KEEL_CHECK(!sharding.uses_files() || !sharding.offload_folder.empty() || options.scratch_file,
              "what lies in files needs sharding.offload_folder, the folder of the files");
 }
@@ -149,35 +153,27 @@ void check_engine(std::span<const FlatBuffer> layout, const ShardedOptions& opti
                                 : ": across groups gradients travel as codes of int8, int4 or topk");
     KEEL_CHECK(options.policy.parameter != DType::f64, "gradient compression is for fp32 and narrower numbers");
   }
-  const SurvivingGroups* survivors = options.survivors;
-  KEEL_CHECK(survivors == nullptr || options.strategy,
-             "groups whose gradients are summed in each step end together; only those with a strategy of communication "
-             "go on without others");
-  KEEL_CHECK(survivors == nullptr || survivors->ranks_of_group() == options.sharding.group, "groups of ",
-             options.sharding.group, " ranks are not those of ", survivors == nullptr ? 0 : survivors->ranks_of_group(),
-             " of which some may be lost");
-  if (survivors != nullptr && !options.strategy()->survives())
-    throw Error(concat("groups do not go on without others by ", options.strategy()->describe(),
-                       ", whose exchanges are not repeated"),
-                ErrorKind::unsupported);
-  if (options.sharding.tunes() && survivors != nullptr)
-    throw Error("groups that go on without others cannot agree on sizes that are tried; set sharding.bucket to a size",
-                ErrorKind::unsupported);
-  if (options.sharding.tunes() && optimizer.requirements().closure)
-    throw Error(concat(optimizer.name(),
-                       " evaluates the loss as often as it likes in a step, whose time says nothing of sizes; set "
-                       "sharding.bucket to a size"),
-                ErrorKind::unsupported);
-  if (options.strategy && optimizer.requirements().closure)
-    throw Error(concat(optimizer.name(),
-                       " evaluates the loss of all ranks several times in a step; a strategy of "
-                       "communication is not offered with it"),
-                ErrorKind::unsupported);
-  if (options.strategy && optimizer.requirements().averages)
-    throw Error(concat(optimizer.name(),
-                       " trains at other weights than it has; a strategy of communication is not offered "
-                       "with it"),
-                ErrorKind::unsupported);
+  if (const SurvivingGroups* const survivors = options.survivors) {
+    KEEL_CHECK(options.strategy,
+               "groups whose gradients are summed in each step end together; only those with a strategy of "
+               "communication go on without others");
+    KEEL_CHECK(survivors->ranks_of_group() == options.sharding.group, "groups of ", options.sharding.group,
+               " ranks are not those of ", survivors->ranks_of_group(), " of which some may be lost");
+    refuse(!options.strategy()->survives(), "groups do not go on without others by ", options.strategy()->describe(),
+           ", whose exchanges are not repeated");
+    refuse(options.sharding.tunes(),
+           "groups that go on without others cannot agree on sizes that are tried; set sharding.bucket to a size");
+  }
+  const OptimizerRequirements needs = optimizer.requirements();
+  refuse(
+      options.sharding.tunes() && needs.closure, optimizer.name(),
+      " evaluates the loss as often as it likes in a step, whose time says nothing of sizes; set sharding.bucket to a "
+      "size");
+  refuse(
+      options.strategy && needs.closure, optimizer.name(),
+      " evaluates the loss of all ranks several times in a step; a strategy of communication is not offered with it");
+  refuse(options.strategy && needs.averages, optimizer.name(),
+         " trains at other weights than it has; a strategy of communication is not offered with it");
   check_gradients(layout, optimizer);
   check_requirements(layout, options, optimizer, on_host);
   check_files(layout, options, optimizer);
