@@ -10,42 +10,11 @@
 namespace keel {
 namespace {
 
-const std::string& compression_help() {
-  static const std::string help = [] {
-    std::string text = "How gradients are compressed between ranks.";
-    for (const CompressionKind& kind : kCompressions) text += concat(' ', kind.name, ": ", kind.meaning, '.');
-    return text;
-  }();
-  return help;
-}
-
-std::span<const OptionKey<Compression>> compression_table() {
-  static const OptionKey<Compression> keys[] = {
-      {.key = "type",
-       .member = &Compression::type,
-       .help = compression_help(),
-       .known_as = "compression|comm_hook|grad_compression"},
-      {.key = "fraction",
-       .member = &Compression::fraction,
-       .low = 0,
-       .high = 1,
-       .low_open = true,
-       .help = "The part of a shard's numbers that is sent, rounded up.",
-       .known_as = "density|ratio",
-       .when = {"gradient_compression.type", "topk"}},
-      {.key = "rank",
-       .member = &Compression::rank,
-       .low = 1,
-       .high = 4096,
-       .help = "Columns of the narrow matrices.",
-       .known_as = "matrix_approximation_rank",
-       .when = {"gradient_compression.type", "powersgd"}},
-      {.key = "bits",
-       .member = &Compression::bits,
-       .help = "Bits of a number. 4 are published; 8 send twice as much and come closer to what is sent without codes.",
-       .when = {"gradient_compression.type", "qgz"}},
-  };
-  return keys;
+// With the kinds that there are.
+std::string compression_help() {
+  std::string text = "How gradients are compressed between ranks.";
+  for (const CompressionKind& kind : kCompressions) text += concat(' ', kind.name, ": ", kind.meaning, '.');
+  return text;
 }
 
 constexpr OptionCondition kScaled = {"loss_scale.type", "auto|dynamic|fixed"};
@@ -137,7 +106,33 @@ constexpr DType kDTypes[] = {DType::f32, DType::f32, DType::bf16, DType::f16};  
 
 }  // namespace
 
-std::span<const OptionKey<Compression>> compression_keys() { return compression_table(); }
+std::span<const OptionKey<Compression>> compression_keys() {
+  static const std::string help = compression_help();
+  static const OptionKey<Compression> keys[] = {
+      {.key = "type", .member = &Compression::type, .help = help, .known_as = "compression|comm_hook|grad_compression"},
+      {.key = "fraction",
+       .member = &Compression::fraction,
+       .low = 0,
+       .high = 1,
+       .low_open = true,
+       .help = "The part of a shard's numbers that is sent, rounded up.",
+       .known_as = "density|ratio",
+       .when = {"gradient_compression.type", "topk"}},
+      {.key = "rank",
+       .member = &Compression::rank,
+       .low = 1,
+       .high = 4096,
+       .help = "Columns of the narrow matrices.",
+       .known_as = "matrix_approximation_rank",
+       .when = {"gradient_compression.type", "powersgd"}},
+      {.key = "bits",
+       .member = &Compression::bits,
+       .help = "Bits of a number. 4 are published; 8 send twice as much and come closer to what is sent without codes.",
+       .when = {"gradient_compression.type", "qgz"}},
+  };
+  return keys;
+}
+
 std::span<const OptionKey<LossScaling>> scaling_keys() { return kScalingKeys; }
 std::span<const OptionKey<ShardedOptions>> engine_keys() { return kEngineKeys; }
 

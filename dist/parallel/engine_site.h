@@ -9,7 +9,8 @@
 
 namespace keel {
 
-class Pager;  // keel/dist/parallel/page.h
+class Pager;       // keel/dist/parallel/page.h
+struct UnitSplit;  // keel/dist/parallel/unit_split.h
 
 // What an engine notes of its time.
 struct EngineTimes {
@@ -32,10 +33,13 @@ struct EngineSite {
   Context update_context() const { return offload ? context.host() : context; }
 };
 
-// Of one of its units.
+// The same for one of its units, with its memory and what the rank has of it.
 struct UnitSite : EngineSite {
-  UnitSite(const EngineSite& engine, std::size_t unit) : EngineSite(engine), number(unit) {}
+  UnitSite(const EngineSite& engine, std::size_t unit, FlatBuffer& memory, const UnitSplit& own)
+      : EngineSite(engine), number(unit), buffer(memory), split(own) {}
   std::size_t number;  // in the engine
+  FlatBuffer& buffer;
+  const UnitSplit& split;
   // The number by which its collectives name it.
   int subject() const { return (options.first_subject + static_cast<int>(number)) & 0xffff; }
 };

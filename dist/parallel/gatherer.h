@@ -20,7 +20,7 @@ class Gatherer {
   virtual void weights_change() {}
 };
 
-// Split and site must outlive it.
-std::unique_ptr<Gatherer> make_gatherer(const UnitSplit& split, const UnitSite& site);
+// The unit must outlive it.
+std::unique_ptr<Gatherer> make_gatherer(const UnitSite& unit);
 
 }  // namespace keel

@@ -14,23 +14,23 @@ using StageKind = ReductionStage::Kind;
 // Adds up numbers in the wire dtype.
 class SumStage : public RunningStage {
  public:
-  SumStage(StageKind kind, const StageSite& site) : kind_(kind), site_(site) {}
+  SumStage(StageKind kind, const UnitSite& unit) : kind_(kind), unit_(unit) {}
 
   Work begin(const Tensor& numbers, const Tensor& into) override {
-    const DType wire = site_.split.wire;
-    Communicator& shards = site_.site.axes.shards;
-    const int subject = site_.site.subject();
-    const CombineOp sum = site_.split.is_pairwise ? CombineOp::pairwise_sum : CombineOp::sum;
+    const DType wire = unit_.split.wire;
+    Communicator& shards = unit_.axes.shards;
+    const int subject = unit_.subject();
+    const CombineOp sum = unit_.split.is_pairwise ? CombineOp::pairwise_sum : CombineOp::sum;
     if (kind_ == StageKind::gather_sums) {
-      received_ = empty(site_.site.context, {site_.split.whole}, wire, Purpose::bucket);
-      const Span shard = site_.split.shard;
+      received_ = empty(unit_.context, {unit_.split.whole}, wire, Purpose::bucket);
+      const Span shard = unit_.split.shard;
       sent_ = received_.slice(0, shard.begin, shard.end);
-      const WorkTimer::Scope timing(site_.site.times.codec);
+      const WorkTimer::Scope timing(unit_.times.codec);
       kernels::copy_into(sent_, numbers);
     } else if (numbers.dtype() == wire) {
       sent_ = numbers;
     } else {
-      const WorkTimer::Scope timing(site_.site.times.codec);
+      const WorkTimer::Scope timing(unit_.times.codec);
       sent_ = kernels::cast(numbers, wire);
     }
     switch (kind_) {
@@ -38,11 +38,11 @@ class SumStage : public RunningStage {
       case StageKind::scatter_sums:
         received_ = into.defined() && into.dtype() == wire && sent_.raw() == numbers.raw()
                         ? into
-                        : empty(site_.site.context, {site_.split.shard.count()}, wire, Purpose::bucket);
+                        : empty(unit_.context, {unit_.split.shard.count()}, wire, Purpose::bucket);
         return shards.reduce_scatter(sent_, received_, sum, subject);
       default:
         received_ = sent_;
-        return (kind_ == StageKind::sum_replicas ? *site_.site.axes.replicas : shards).all_reduce(sent_, sum, subject);
+        return (kind_ == StageKind::sum_replicas ? *unit_.axes.replicas : shards).all_reduce(sent_, sum, subject);
     }
   }
   Tensor finish() override {
@@ -52,7 +52,7 @@ class SumStage : public RunningStage {
 
  private:
   StageKind kind_;
-  StageSite site_;
+  const UnitSite& unit_;
   Tensor sent_, received_;
 };
 
@@ -63,21 +63,21 @@ class SumStage : public RunningStage {
 // taken in fp32 in the order of ranks.
 class PayloadStage : public RunningStage {
  public:
-  PayloadStage(StageKind kind, const StageSite& site)
+  PayloadStage(StageKind kind, const UnitSite& unit)
       : kind_(kind),
-        site_(site),
-        codec_(codec_of(site.site.options.compression)),
-        ranks_(axis_of(kind, site.site.axes)),
-        part_(kind == StageKind::gather_replicas ? site.split.reduction.residual.count() : site.split.shard.count()) {}
+        unit_(unit),
+        codec_(codec_of(unit.options.compression)),
+        ranks_(axis_of(kind, unit.axes)),
+        part_(kind == StageKind::gather_replicas ? unit.split.reduction.residual.count() : unit.split.shard.count()) {}
 
   Work begin(const Tensor& numbers, const Tensor&) override {
-    const Context& context = site_.site.context;
+    const Context& context = unit_.context;
     const bool gathers = kind_ == StageKind::gather_payloads || kind_ == StageKind::gather_replicas;
     {
-      const WorkTimer::Scope timing(site_.site.times.codec);
+      const WorkTimer::Scope timing(unit_.times.codec);
       const std::int64_t shards = kind_ == StageKind::gather_replicas  ? 1
                                   : kind_ == StageKind::scatter_across ? ranks_.size()
-                                                                       : site_.site.axes.shards.size();
+                                                                       : unit_.axes.shards.size();
       sent_ = empty(context, {shards * bytes()}, DType::u8, Purpose::bucket);
       // What is left out stays in the numbers, which nobody reads any more unless they are a residual.
       kernels::encode({rows_of(kernels::cast(numbers, DType::f32), 0, shards), rows_of(sent_, 0, shards), codec_});
@@ -85,18 +85,18 @@ class PayloadStage : public RunningStage {
       received_ = empty(context, {(gathers ? ranks_.size() : 1) * shards * bytes()}, DType::u8, Purpose::bucket);
       slices_ = gathers ? shards : shards / ranks_.size();
     }
-    return gathers ? ranks_.all_gather(sent_, received_, site_.site.subject()) : ranks_.all_to_all(sent_, received_);
+    return gathers ? ranks_.all_gather(sent_, received_, unit_.subject()) : ranks_.all_to_all(sent_, received_);
   }
   Tensor finish() override {
-    const WorkTimer::Scope timing(site_.site.times.codec);
-    const Tensor sum = zeros(site_.site.context, {slices_ * part_}, DType::f32, Purpose::workspace);
+    const WorkTimer::Scope timing(unit_.times.codec);
+    const Tensor sum = zeros(unit_.context, {slices_ * part_}, DType::f32, Purpose::workspace);
     for (std::int64_t r = 0; r < ranks_.size(); ++r)
       kernels::decode_add({rows_of(sum, 0, slices_), rows_of(received_, r * slices_, slices_), codec_});
     sent_ = received_ = {};
     // Blocks of numbers reach into gaps and padding, which stay zero whatever arrives.
-    if (kind_ == StageKind::gather_payloads) site_.layout.clear_gaps(0, sum);
-    else if (kind_ == StageKind::gather_replicas) site_.layout.clear_gaps(site_.split.reduction.residual.begin, sum);
-    else if (kind_ != StageKind::scatter_inside) site_.layout.clear_gaps(site_.split.shard.begin, sum);
+    if (kind_ == StageKind::gather_payloads) unit_.buffer.clear_gaps(0, sum);
+    else if (kind_ == StageKind::gather_replicas) unit_.buffer.clear_gaps(unit_.split.reduction.residual.begin, sum);
+    else if (kind_ != StageKind::scatter_inside) unit_.buffer.clear_gaps(unit_.split.shard.begin, sum);
     return sum;
   }
 
@@ -116,14 +116,14 @@ class PayloadStage : public RunningStage {
   // Payloads by subgroup and place, as payloads by place and subgroup.
   Tensor by_place(const Tensor& payloads, std::int64_t shards) const {
     const std::int64_t places = ranks_.size(), subgroups = shards / places;
-    const Tensor sorted = empty(site_.site.context, payloads.shape(), DType::u8, Purpose::bucket);
+    const Tensor sorted = empty(unit_.context, payloads.shape(), DType::u8, Purpose::bucket);
     kernels::copy_into(sorted.view({places, subgroups, bytes()}),
                        payloads.view({subgroups, places, bytes()}).transpose(0, 1));
     return sorted;
   }
 
   StageKind kind_;
-  StageSite site_;
+  const UnitSite& unit_;
   Codec codec_;
   Communicator& ranks_;
   std::int64_t part_;        // numbers of a shard
@@ -131,33 +131,32 @@ class PayloadStage : public RunningStage {
   Tensor sent_, received_;
 };
 
-std::unique_ptr<RunningStage> make_stage(StageKind kind, const StageSite& site) {
+std::unique_ptr<RunningStage> make_stage(StageKind kind, const UnitSite& unit) {
   switch (kind) {
     case StageKind::scatter_payloads:
     case StageKind::scatter_inside:
     case StageKind::scatter_across:
     case StageKind::gather_payloads:
-    case StageKind::gather_replicas: return std::make_unique<PayloadStage>(kind, site);
-    default: return std::make_unique<SumStage>(kind, site);
+    case StageKind::gather_replicas: return std::make_unique<PayloadStage>(kind, unit);
+    default: return std::make_unique<SumStage>(kind, unit);
   }
 }
 
 }  // namespace
 
-Reducer::Reducer(const FlatBuffer& layout, const UnitSplit& split, const UnitSite& site)
-    : split_(split), times_(site.times) {
-  if (split.reduction.state > 0) feedback_.emplace(site.context, split.reduction.residual.count());
-  const StageSite shared{site, layout, split};
+Reducer::Reducer(const UnitSite& unit) : unit_(unit) {
+  const ReductionPlan& plan = unit.split.reduction;
+  if (plan.state > 0) feedback_.emplace(unit.context, plan.residual.count());
   FactorStages factors;
-  for (const ReductionStage& stage : split.reduction.stages) {
+  for (const ReductionStage& stage : plan.stages) {
     if (stage.kind == StageKind::left_factors) {
-      factors = make_factor_stages(shared);
+      factors = make_factor_stages(unit);
       stages_.push_back(std::move(factors.left));
       feedback_->protect(factors_ = factors.factors);
     } else if (stage.kind == StageKind::right_factors) {
       stages_.push_back(std::move(factors.right));
     } else {
-      stages_.push_back(make_stage(stage.kind, shared));
+      stages_.push_back(make_stage(stage.kind, unit));
     }
   }
 }
@@ -171,15 +170,15 @@ void Reducer::begin(const Tensor& gradient, double scale, const Tensor& into) {
 }
 
 void Reducer::begin_stage(Tensor numbers) {
-  if (feedback_ && next_ == split_.reduction.feedback_stage) {
-    const WorkTimer::Scope timing(times_.codec);
+  if (feedback_ && next_ == unit_.split.reduction.feedback_stage) {
+    const WorkTimer::Scope timing(unit_.times.codec);
     numbers = feedback_->add(numbers, scale_);
   }
   work_ = stages_[next_++]->begin(numbers, into_);
 }
 
 void Reducer::wait() {
-  const Stopwatch watch(times_.waited_ms);
+  const Stopwatch watch(unit_.times.waited_ms);
   std::exchange(work_, {}).wait();
 }
 
@@ -192,15 +191,15 @@ void Reducer::proceed() {
 Tensor Reducer::finish() {
   while (next_ < stages_.size()) proceed();
   if (feedback_) {
-    const WorkTimer::Scope timing(times_.codec);
+    const WorkTimer::Scope timing(unit_.times.codec);
     feedback_->settle();
   }
   wait();
   const Tensor sum = stages_.back()->finish();
   into_ = {};
-  if (sum.dtype() == split_.wire) return sum;
-  const WorkTimer::Scope timing(times_.codec);
-  return kernels::cast(sum, split_.wire);
+  if (sum.dtype() == unit_.split.wire) return sum;
+  const WorkTimer::Scope timing(unit_.times.codec);
+  return kernels::cast(sum, unit_.split.wire);
 }
 
 void Reducer::end_step(bool taken) {

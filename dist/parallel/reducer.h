@@ -15,8 +15,8 @@ namespace keel {
 
 class Reducer {
  public:
-  // Layout, split and site must outlive it.
-  Reducer(const FlatBuffer& layout, const UnitSplit& split, const UnitSite& site);
+  // The unit must outlive it.
+  explicit Reducer(const UnitSite& unit);
   Reducer(const Reducer&) = delete;
   Reducer& operator=(const Reducer&) = delete;
 
@@ -39,8 +39,7 @@ class Reducer {
   void begin_stage(Tensor numbers);
   void wait();
 
-  const UnitSplit& split_;
-  EngineTimes& times_;
+  const UnitSite& unit_;
   std::optional<ErrorFeedback> feedback_;
   std::vector<std::unique_ptr<RunningStage>> stages_;
   Tensor factors_, into_;

@@ -38,8 +38,8 @@ Tensor gathered(const Tensor& own, int ranks) {
 // r is the most rows that a rank has, w a row's numbers, and b their bytes on the wire.
 class RowSums {
  public:
-  // Tells the others how many rows there are. The site must outlive it.
-  RowSums(const RowGradient& own, DType wire, Communicator& ranks, const UnitSite& site);
+  // Tells the others how many rows there are. The unit must outlive it.
+  RowSums(const RowGradient& own, Communicator& ranks, const UnitSite& unit);
   // Sends the rows, once all ranks have told their numbers. Every rank calls it at the same point of its collectives; a
   // second call does nothing.
   void proceed();
@@ -50,9 +50,8 @@ class RowSums {
   void wait(const Work& work);
 
   RowGradient own_;
-  DType wire_;
   Communicator& ranks_;
-  const UnitSite& site_;
+  const UnitSite& unit_;
   Tensor own_count_, counts_;     // i64 (1), (ranks)
   Tensor own_indices_, indices_;  // i64 (most), (ranks * most)
   Tensor own_values_, values_;    // (most, width), (ranks * most, width)
@@ -61,16 +60,16 @@ class RowSums {
   std::vector<std::int64_t> rows_of_rank_;
 };
 
-RowSums::RowSums(const RowGradient& own, DType wire, Communicator& ranks, const UnitSite& site)
-    : own_(own), wire_(wire), ranks_(ranks), site_(site) {
+RowSums::RowSums(const RowGradient& own, Communicator& ranks, const UnitSite& unit)
+    : own_(own), ranks_(ranks), unit_(unit) {
   const Context& context = own.values().context();
   own_count_ = from_values(context, std::vector<std::int64_t>{own.count()}, {1}, Purpose::bucket);
   counts_ = gathered(own_count_, ranks.size());
-  counting_ = ranks.all_gather(own_count_, counts_, site.subject());
+  counting_ = ranks.all_gather(own_count_, counts_, unit.subject());
 }
 
 void RowSums::wait(const Work& work) {
-  const Stopwatch watch(site_.times.waited_ms);
+  const Stopwatch watch(unit_.times.waited_ms);
   work.wait();
 }
 
@@ -82,17 +81,17 @@ void RowSums::proceed() {
   if (most_ == 0) return;
   const Context& context = own_.values().context();
   own_indices_ = filled_up(kernels::to(own_.indices(), context, Purpose::bucket), most_);
-  own_values_ = filled_up(kernels::cast(own_.values(), wire_), most_);
+  own_values_ = filled_up(kernels::cast(own_.values(), unit_.split.wire), most_);
   indices_ = gathered(own_indices_, ranks_.size());
   values_ = gathered(own_values_, ranks_.size());
-  sending_[0] = ranks_.all_gather(own_indices_, indices_, site_.subject());
-  sending_[1] = ranks_.all_gather(own_values_, values_, site_.subject());
+  sending_[0] = ranks_.all_gather(own_indices_, indices_, unit_.subject());
+  sending_[1] = ranks_.all_gather(own_values_, values_, unit_.subject());
 }
 
 RowGradient RowSums::finish(Span part) {
   proceed();
   const Context& context = own_.values().context();
-  RowGradient sum(context, own_.table(), wire_);
+  RowGradient sum(context, own_.table(), unit_.split.wire);
   if (most_ == 0) return sum;
   for (const Work& work : sending_) wait(work);
   const std::vector<std::int64_t> indices = indices_.to_vector<std::int64_t>();
@@ -114,16 +113,15 @@ RowGradient RowSums::finish(Span part) {
 
 class RowsGradient : public UnitGradient {
  public:
-  RowsGradient(FlatBuffer& buffer, const UnitSplit& split, const UnitSite& site)
-      : buffer_(buffer), site_(site), wire_(split.wire), owned_(rows_of(buffer, split.owned)) {
-    buffer.row_dtype = split.gradient;
+  explicit RowsGradient(const UnitSite& unit) : unit_(unit), owned_(rows_of(unit.buffer, unit.split.owned)) {
+    unit.buffer.row_dtype = unit.split.gradient;
   }
 
   void begin_reduce(double) override {
-    buffer_.complete_gradient();
-    const RowGradient& rows = buffer_.segments.front().parameter->variable.leaf()->rows;
+    unit_.buffer.complete_gradient();
+    const RowGradient& rows = unit_.buffer.segments.front().parameter->variable.leaf()->rows;
     if (is_alone()) own_ = rows;
-    else sums_.emplace(rows, wire_, site_.axes.shards, site_);
+    else sums_.emplace(rows, unit_.axes.shards, unit_);
   }
   void continue_reduce() override {
     if (sums_) sums_->proceed();
@@ -132,17 +130,17 @@ class RowsGradient : public UnitGradient {
   void finish_reduce() override {
     if (is_alone()) return;
     RowGradient sum = finish_sum();
-    if (site_.axes.replicas != nullptr) {
-      sums_.emplace(sum, wire_, *site_.axes.replicas, site_);
+    if (unit_.axes.replicas != nullptr) {
+      sums_.emplace(sum, *unit_.axes.replicas, unit_);
       sum = finish_sum();
     }
-    const RowGradient rows = sum.cast(buffer_.row_dtype);
+    const RowGradient rows = sum.cast(unit_.buffer.row_dtype);
     if (std::exchange(begun_, true)) own_.add(rows.indices(), rows.values());
     else own_ = rows;
-    buffer_.zero_grad();
+    unit_.buffer.zero_grad();
   }
   void zero() override {
-    buffer_.zero_grad();
+    unit_.buffer.zero_grad();
     own_ = {};
     begun_ = false;
   }
@@ -151,16 +149,14 @@ class RowsGradient : public UnitGradient {
   const RowGradient& own_rows() const override { return own_; }
 
  private:
-  bool is_alone() const { return site_.axes.shards.size() == 1 && site_.axes.replicas == nullptr; }
+  bool is_alone() const { return unit_.axes.shards.size() == 1 && unit_.axes.replicas == nullptr; }
   RowGradient finish_sum() {
     RowGradient sum = sums_->finish(owned_);
     sums_.reset();
     return sum;
   }
 
-  FlatBuffer& buffer_;
-  const UnitSite& site_;
-  DType wire_;
+  const UnitSite& unit_;
   Span owned_;  // rows
   std::optional<RowSums> sums_;
   RowGradient own_;
@@ -170,8 +166,6 @@ class RowsGradient : public UnitGradient {
 
 }  // namespace
 
-std::unique_ptr<UnitGradient> make_rows_gradient(FlatBuffer& buffer, const UnitSplit& split, const UnitSite& site) {
-  return std::make_unique<RowsGradient>(buffer, split, site);
-}
+std::unique_ptr<UnitGradient> make_rows_gradient(const UnitSite& unit) { return std::make_unique<RowsGradient>(unit); }
 
 }  // namespace keel

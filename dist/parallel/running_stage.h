@@ -22,19 +22,12 @@ class RunningStage {
   virtual Tensor finish() = 0;
 };
 
-// What the stages of one reducer have in common.
-struct StageSite {
-  const UnitSite& site;
-  const FlatBuffer& layout;
-  const UnitSplit& split;
-};
-
 // The two stages of PowerSGD, which share the factors that they return: f32, (rank, columns) of each of
 // low_rank_parts(), one behind the other, the same on every rank.
 struct FactorStages {
   std::unique_ptr<RunningStage> left, right;
   Tensor factors;
 };
-FactorStages make_factor_stages(const StageSite& site);
+FactorStages make_factor_stages(const UnitSite& unit);
 
 }  // namespace keel

@@ -6,11 +6,11 @@
 namespace keel {
 
 ShardUnit::ShardUnit(FlatBuffer layout, const EngineSite& site, std::size_t number)
-    : site_(site, number),
-      buffer_(std::move(layout)),
+    : buffer_(std::move(layout)),
       split_(split_unit(buffer_, site.options, site.place)),
-      parameters_(buffer_, split_, site_) {
-  if (split_.trainable) gradient_ = make_unit_gradient(buffer_, split_, site_);
+      site_(site, number, buffer_, split_),
+      parameters_(site_) {
+  if (split_.trainable) gradient_ = buffer_.sparse ? make_rows_gradient(site_) : make_dense_gradient(site_);
   attach_parameters(buffer_);
 }
 

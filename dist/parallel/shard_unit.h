@@ -73,9 +73,9 @@ class ShardUnit {
  private:
   Tensor counted(const Tensor& owned, Span among) const;
 
-  UnitSite site_;
   FlatBuffer buffer_;  // values and gradient may be without memory
   UnitSplit split_;
+  UnitSite site_;  // with these
   UnitParameters parameters_;
   std::unique_ptr<UnitGradient> gradient_;
 };

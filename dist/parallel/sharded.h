@@ -181,9 +181,6 @@ class Sharded {
   void hold_updates(const Event& until) { held_ = until; }
   // What waits for that event: steps and everything that loads numbers do; so must whoever writes into views.
   void wait_until_released() { context_.stream().wait(std::exchange(held_, Event())); }
-  // Throw the same Errors for this rank's part and change nothing; for each rank by itself.
-  void check_weights(const TensorParts& weights) const;
-  void check_optimizer_state(const TensorParts& state) const;
   // Views of the residuals of this rank's gradients, "residual.<parameter>", and of PowerSGD's factors,
   // "factor.<parameter>", which are the same on every rank. Whole tensors, but where groups of ranks send codes of
   // their sums to each other: then the ranks of a group have them together. None without error feedback.

@@ -10,15 +10,6 @@
 #include "keel/kernels/elementwise.h"
 
 namespace keel {
-namespace {
-
-constexpr std::string_view kOtherModel = "these weights belong to another model";
-std::string complaint_of(const Optimizer& optimizer) {
-  return concat("this optimizer state is not that of ", optimizer.name(), " for this model");
-}
-
-}  // namespace
-
 bool Sharded::holds_parts() const { return groups_->is_first() && holds_group_parts(); }
 
 bool Sharded::holds_group_parts() const {
@@ -135,15 +126,9 @@ void Sharded::restart_groups() {
   if (strategy_) strategy_->restart();
 }
 
-void Sharded::check_weights(const TensorParts& weights) const { check_parts(weights, this->weights(), kOtherModel); }
-
-void Sharded::check_optimizer_state(const TensorParts& state) const {
-  check_parts(state, optimizer_state(), complaint_of(*optimizer_));
-}
-
 void Sharded::load_weights(const TensorParts& weights) {
   wait_until_released();
-  copy_parts(weights, this->weights(), kOtherModel);
+  copy_parts(weights, this->weights(), "these weights belong to another model");
   adopt_weights();
 }
 
@@ -179,7 +164,8 @@ void Sharded::use_averages(bool use) {
 
 void Sharded::load_optimizer_state(const TensorParts& state, const StepState& steps) {
   wait_until_released();
-  copy_parts(state, optimizer_state(), complaint_of(*optimizer_));
+  copy_parts(state, optimizer_state(),
+             concat("this optimizer state is not that of ", optimizer_->name(), " for this model"));
   if (optimizer_->requirements().averages) adopt_weights();
   adopt_steps(steps);
 }

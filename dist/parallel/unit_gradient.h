@@ -43,10 +43,8 @@ class UnitGradient {
   virtual Reducer* reducer() { return nullptr; }
 };
 
-// Of a trainable unit. Gives `buffer` its gradient. All that is named must outlive it.
-std::unique_ptr<UnitGradient> make_unit_gradient(FlatBuffer& buffer, const UnitSplit& split, const UnitSite& site);
-// The two kinds that it makes: of one tensor, and of rows.
-std::unique_ptr<UnitGradient> make_dense_gradient(FlatBuffer& buffer, const UnitSplit& split, const UnitSite& site);
-std::unique_ptr<UnitGradient> make_rows_gradient(FlatBuffer& buffer, const UnitSplit& split, const UnitSite& site);
+// Of a trainable unit, which must outlive it: one tensor, or rows. Gives the unit's buffer its gradient.
+std::unique_ptr<UnitGradient> make_dense_gradient(const UnitSite& unit);
+std::unique_ptr<UnitGradient> make_rows_gradient(const UnitSite& unit);
 
 }  // namespace keel

@@ -13,8 +13,8 @@ namespace keel {
 
 class UnitParameters {
  public:
-  // Gives `buffer` its values. All that is named must outlive it.
-  UnitParameters(FlatBuffer& buffer, const UnitSplit& split, const UnitSite& site);
+  // Gives the unit's buffer its values. The unit must outlive it.
+  explicit UnitParameters(const UnitSite& unit);
   ~UnitParameters();
   UnitParameters(const UnitParameters&) = delete;
   UnitParameters& operator=(const UnitParameters&) = delete;
@@ -59,12 +59,10 @@ class UnitParameters {
   void begin_gather();
   void touch();
   // Whether whole parameters are read from a file, and not gathered from one.
-  bool reads_whole() const { return values_page_ && !split_.shards_parameters; }
+  bool reads_whole() const { return values_page_ && !unit_.split.shards_parameters; }
 
-  FlatBuffer& buffer_;
-  const UnitSplit& split_;
-  EngineTimes& times_;
-  Context context_, update_context_;
+  const UnitSite& unit_;
+  Context update_context_;
   std::unique_ptr<Gatherer> gatherer_;
   Tensor own_values_, own_master_, update_values_;
   Work gathering_;

@@ -71,8 +71,8 @@ std::vector<std::vector<double>> compressed(const Context& context, Communicator
                                             const Compression& compression, bool whole, double scale) {
   ReducedUnit unit(model, context, ranks, compression, whole);
   const FlatBuffer& layout = unit.layout;
-  const UnitSite site({unit.options, unit.times, context, {ranks}}, 0);
-  Reducer reducer(layout, unit.split, site);
+  const UnitSite site({unit.options, unit.times, context, {ranks}}, 0, unit.layout, unit.split);
+  Reducer reducer(site);
   std::vector<std::vector<double>> seen;
   for (int step = 0; step < 3; ++step) {
     const Tensor gradient = zeros(context, {layout.padded});
@@ -157,8 +157,8 @@ TEST_F(DeviceCompressor, CountsTheTimeOfTheDevice) {
     UnitNet net(32, 1);
     ReducedUnit unit(net, own.context, own.devices, kInt8, false);
     const WorkTimer& codec = unit.times.codec;
-    const UnitSite site({unit.options, unit.times, own.context, {own.devices}}, 0);
-    Reducer reducer(unit.layout, unit.split, site);
+    const UnitSite site({unit.options, unit.times, own.context, {own.devices}}, 0, unit.layout, unit.split);
+    Reducer reducer(site);
     EXPECT_EQ(codec.milliseconds(), 0);
     reducer.begin(zeros(own.context, {unit.layout.padded}), 1, {});
     reducer.finish();
