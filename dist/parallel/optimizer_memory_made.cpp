@@ -70,7 +70,7 @@ void OptimizerMemory::make_operands(std::size_t number, const StateSlots& slots)
   };
   operands = {{unit.parameters().update_values(), kWeightUses, unit.parameters().update_page()},
               {unit.parameters().own_master(), kWeightUses, unit.parameters().master_page()},
-              {unit.gradient().own(), slots.gradient_uses(), unit.gradient_page()}};
+              {unit.gradient().own(), slots.gradient_uses(), unit.gradient().page()}};
   for (std::size_t kind = 0; kind < optimizer_.state_names().size(); ++kind) {
     states.push_back(zeros(context_, {owned}, dtype_, in_file ? Purpose::bucket : Purpose::optimizer));
     if (const double initial = optimizer_.initial_state(kind); initial != 0) kernels::fill(states.back(), initial);

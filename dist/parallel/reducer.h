@@ -17,8 +17,6 @@ class Reducer {
  public:
   // The unit must outlive it.
   explicit Reducer(const UnitSite& unit);
-  Reducer(const Reducer&) = delete;
-  Reducer& operator=(const Reducer&) = delete;
 
   // Begins to sum the whole gradient, (padded), which is the true one times `scale`. May be called several times in a
   // step. `into`: where a sum in the wire dtype may go; it may be undefined.

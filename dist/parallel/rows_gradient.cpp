@@ -39,15 +39,59 @@ Tensor gathered(const Tensor& own, int ranks) {
 class RowSums {
  public:
   // Tells the others how many rows there are. The unit must outlive it.
-  RowSums(const RowGradient& own, Communicator& ranks, const UnitSite& unit);
+  RowSums(const RowGradient& own, Communicator& ranks, const UnitSite& unit) : own_(own), ranks_(ranks), unit_(unit) {
+    const Context& context = own.values().context();
+    own_count_ = from_values(context, std::vector<std::int64_t>{own.count()}, {1}, Purpose::bucket);
+    counts_ = gathered(own_count_, ranks.size());
+    counting_ = ranks.all_gather(own_count_, counts_, unit.subject());
+  }
+
   // Sends the rows, once all ranks have told their numbers. Every rank calls it at the same point of its collectives; a
   // second call does nothing.
-  void proceed();
+  void proceed() {
+    if (most_ >= 0) return;
+    wait(counting_);
+    rows_of_rank_ = counts_.to_vector<std::int64_t>();
+    most_ = *std::max_element(rows_of_rank_.begin(), rows_of_rank_.end());
+    if (most_ == 0) return;
+    const Context& context = own_.values().context();
+    own_indices_ = filled_up(kernels::to(own_.indices(), context, Purpose::bucket), most_);
+    own_values_ = filled_up(kernels::cast(own_.values(), unit_.split.wire), most_);
+    indices_ = gathered(own_indices_, ranks_.size());
+    values_ = gathered(own_values_, ranks_.size());
+    sending_[0] = ranks_.all_gather(own_indices_, indices_, unit_.subject());
+    sending_[1] = ranks_.all_gather(own_values_, values_, unit_.subject());
+  }
+
   // The rows [part.begin, part.end) of the summed table, in the wire dtype.
-  RowGradient finish(Span part);
+  RowGradient finish(Span part) {
+    proceed();
+    const Context& context = own_.values().context();
+    RowGradient sum(context, own_.table(), unit_.split.wire);
+    if (most_ == 0) return sum;
+    for (const Work& work : sending_) wait(work);
+    const std::vector<std::int64_t> indices = indices_.to_vector<std::int64_t>();
+    std::vector<std::int64_t> ids, places;
+    for (std::size_t rank = 0; rank < rows_of_rank_.size(); ++rank)
+      for (std::int64_t i = 0; i < rows_of_rank_[rank]; ++i) {
+        const std::int64_t place = static_cast<std::int64_t>(rank) * most_ + i;
+        const std::int64_t id = indices[static_cast<std::size_t>(place)];
+        if (id < part.begin || id >= part.end) continue;
+        ids.push_back(id);
+        places.push_back(place);
+      }
+    const Dims count = {static_cast<std::int64_t>(ids.size())};
+    if (!ids.empty())
+      sum.add(from_values(context.host(), ids, count, Purpose::bucket),
+              kernels::embedding(values_, from_values(context, places, count, Purpose::bucket)));
+    return sum;
+  }
 
  private:
-  void wait(const Work& work);
+  void wait(const Work& work) {
+    const Stopwatch watch(unit_.times.waited_ms);
+    work.wait();
+  }
 
   RowGradient own_;
   Communicator& ranks_;
@@ -59,57 +103,6 @@ class RowSums {
   std::int64_t most_ = -1;  // rows of a rank
   std::vector<std::int64_t> rows_of_rank_;
 };
-
-RowSums::RowSums(const RowGradient& own, Communicator& ranks, const UnitSite& unit)
-    : own_(own), ranks_(ranks), unit_(unit) {
-  const Context& context = own.values().context();
-  own_count_ = from_values(context, std::vector<std::int64_t>{own.count()}, {1}, Purpose::bucket);
-  counts_ = gathered(own_count_, ranks.size());
-  counting_ = ranks.all_gather(own_count_, counts_, unit.subject());
-}
-
-void RowSums::wait(const Work& work) {
-  const Stopwatch watch(unit_.times.waited_ms);
-  work.wait();
-}
-
-void RowSums::proceed() {
-  if (most_ >= 0) return;
-  wait(counting_);
-  rows_of_rank_ = counts_.to_vector<std::int64_t>();
-  most_ = *std::max_element(rows_of_rank_.begin(), rows_of_rank_.end());
-  if (most_ == 0) return;
-  const Context& context = own_.values().context();
-  own_indices_ = filled_up(kernels::to(own_.indices(), context, Purpose::bucket), most_);
-  own_values_ = filled_up(kernels::cast(own_.values(), unit_.split.wire), most_);
-  indices_ = gathered(own_indices_, ranks_.size());
-  values_ = gathered(own_values_, ranks_.size());
-  sending_[0] = ranks_.all_gather(own_indices_, indices_, unit_.subject());
-  sending_[1] = ranks_.all_gather(own_values_, values_, unit_.subject());
-}
-
-RowGradient RowSums::finish(Span part) {
-  proceed();
-  const Context& context = own_.values().context();
-  RowGradient sum(context, own_.table(), unit_.split.wire);
-  if (most_ == 0) return sum;
-  for (const Work& work : sending_) wait(work);
-  const std::vector<std::int64_t> indices = indices_.to_vector<std::int64_t>();
-  std::vector<std::int64_t> ids, places;
-  for (std::size_t rank = 0; rank < rows_of_rank_.size(); ++rank)
-    for (std::int64_t i = 0; i < rows_of_rank_[rank]; ++i) {
-      const std::int64_t place = static_cast<std::int64_t>(rank) * most_ + i;
-      const std::int64_t id = indices[static_cast<std::size_t>(place)];
-      if (id < part.begin || id >= part.end) continue;
-      ids.push_back(id);
-      places.push_back(place);
-    }
-  const Dims count = {static_cast<std::int64_t>(ids.size())};
-  if (!ids.empty())
-    sum.add(from_values(context.host(), ids, count, Purpose::bucket),
-            kernels::embedding(values_, from_values(context, places, count, Purpose::bucket)));
-  return sum;
-}
 
 class RowsGradient : public UnitGradient {
  public:

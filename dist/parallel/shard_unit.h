@@ -65,8 +65,6 @@ class ShardUnit {
   // Adds its squares to the state of a step, as kernels::add_squares() does; elements count from `before` plus the
   // shard's begin.
   void add_squares(const Tensor& state, std::int64_t before, int number = 0) const;
-  // Null where the gradient lies where it is computed with.
-  Page* gradient_page() const { return gradient_ ? gradient_->page() : nullptr; }
   // Whether the rows that are looked up from now on count as used.
   void count_rows(bool counts) const;
 

@@ -47,8 +47,7 @@ Sharded::Sharded(Module& model, const Context& context, std::unique_ptr<Communic
       communicator_(communicator != nullptr ? *communicator : *own_communicator_),
       optimizer_(std::move(optimizer)),
       options_(options),
-      offloads_(options.sharding.offloads_optimizer() && context.device().type != DeviceType::cpu),
-      is_tuned_(options.sharding.tunes()) {
+      offloads_(options.sharding.offloads_optimizer() && context.device().type != DeviceType::cpu) {
   if (context.device().type == DeviceType::cpu) options_.sharding = options_.sharding.on_processor();
   const std::vector<FlatBuffer> layout = lay_out(model, size(), optimizer_->requirements().block);
   const bool on_processor = context.device().type == DeviceType::cpu;
@@ -58,7 +57,8 @@ Sharded::Sharded(Module& model, const Context& context, std::unique_ptr<Communic
   control_ = communicator_.split(0, rank());
   check_agreement(*control_, describe_engine(layout, options_, *optimizer_) + BufferUpdates::describe(model),
                   "ranks differ in their model or options");
-  if (is_tuned_) options_.sharding.bucket = ShardingOptions{}.bucket;
+  const bool is_tuned = options_.sharding.tunes();
+  if (is_tuned) options_.sharding.bucket = ShardingOptions{}.bucket;
   RankPlace place = place_of(options_, size(), rank());
   place.sums_groups = sums_groups(options_, *optimizer_);
   groups_.emplace(communicator_, place, options_);
@@ -71,7 +71,8 @@ Sharded::Sharded(Module& model, const Context& context, std::unique_ptr<Communic
   if (options_.sharding.pages()) make_pager(layout);
   const EngineSite site{
       options_, times_, context_, groups_->axes(), groups_->place(), offloads_, pager_ ? &*pager_ : nullptr};
-  make_units(model, site);
+  for (FlatBuffer& unit : lay_out(model, shard_ranks(options_, size()), optimizer_->requirements().block))
+    units_.push_back(std::make_unique<ShardUnit>(std::move(unit), site, units_.size()));
   buffer_updates_.emplace(model, deciders, site);
   weights_.assign(static_cast<std::size_t>(virtual_ranks()), 0);
   decision_.emplace(deciders, site);
@@ -85,7 +86,7 @@ Sharded::Sharded(Module& model, const Context& context, std::unique_ptr<Communic
   watch_leaves();
   begin_strategy();
   const bool trains = std::ranges::any_of(units_, [](const auto& unit) { return unit->trainable(); });
-  if (is_tuned_ && trains && size() > 1) {
+  if (is_tuned && trains && size() > 1) {
     tuning_.emplace(options_, schedule_, communicator_.ways(), context_, *control_);
     use_tuned();
   }
@@ -115,11 +116,6 @@ Sharded::~Sharded() {
         leaf.forget_hooks(this);
         if (leaf.owner == this) leaf.owner = nullptr;
       }
-}
-
-void Sharded::make_units(Module& model, const EngineSite& site) {
-  for (FlatBuffer& layout : lay_out(model, shard_ranks(options_, size()), optimizer_->requirements().block))
-    units_.push_back(std::make_unique<ShardUnit>(std::move(layout), site, units_.size()));
 }
 
 // All ranks have room for what lies in files, or none goes on.

@@ -200,7 +200,6 @@ class Sharded {
 
   Sharded(Module& model, const Context& context, std::unique_ptr<Communicator> own, Communicator* communicator,
           std::unique_ptr<const Optimizer> optimizer, const ShardedOptions& options);
-  void make_units(Module& model, const EngineSite& site);
   void begin_strategy();
   bool scales_loss() const { return options_.loss_scale != 1 || options_.scaling.growth != 1; }
   void make_schedule(Module& model);
@@ -247,7 +246,7 @@ class Sharded {
   std::vector<std::size_t> strategy_units_;          // by unit: its number among those that are trained
   std::unique_ptr<const Optimizer> optimizer_;
   ShardedOptions options_;
-  bool offloads_, is_tuned_;
+  bool offloads_;
   bool uses_averages_ = false;
   std::optional<Pager> pager_;  // of what lies in files
   bool is_half_updated_ = false;
