@@ -93,24 +93,20 @@ void OptimizerMemory::make_operands(std::size_t number, const StateSlots& slots)
 void OptimizerMemory::make_sums(Communicator& deciders) {
   unit_sums_.assign(units_.size(), nullptr);
   if (optimizer_.requirements().passes == 0) return;
-  const RanksSite among{deciders, context_, site_.context, site_.times.waited_ms};
-  std::vector<Dims> shapes;
-  const auto add = [&] {
+  const auto add = [&](std::size_t first, std::size_t end) {
+    std::vector<Dims> shapes;
+    for (std::size_t i = first; i < end; ++i)
+      for (const Segment& segment : units_[i]->layout().segments)
+        if (units_[i]->trainable()) shapes.push_back(segment.shape);
+    const RanksSite among{deciders, context_, site_.context, site_.times.waited_ms};
     sums_.push_back(
         std::make_unique<TensorSums>(optimizer_, shapes, among, site_.place.ranks, site_.place.virtual_ranks));
-    shapes.clear();
+    for (std::size_t i = first; i < end; ++i)
+      if (units_[i]->trainable()) unit_sums_[i] = sums_.back().get();
   };
-  for (std::size_t i = 0; i < units_.size(); ++i) {
-    if (!units_[i]->trainable()) continue;
-    for (const Segment& segment : units_[i]->layout().segments) shapes.push_back(segment.shape);
-    if (pager_ == nullptr) continue;
-    add();
-    unit_sums_[i] = sums_.back().get();
-  }
-  if (pager_ != nullptr) return;
-  add();
+  if (pager_ == nullptr) return add(0, units_.size());
   for (std::size_t i = 0; i < units_.size(); ++i)
-    if (units_[i]->trainable()) unit_sums_[i] = sums_.back().get();
+    if (units_[i]->trainable()) add(i, i + 1);
 }
 
 // Elements of a unit that this rank owns, as the optimizer sees them.

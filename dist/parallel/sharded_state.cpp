@@ -97,14 +97,13 @@ void Sharded::load_compression_state(std::span<const TensorParts> states) {
 TensorParts Sharded::strategy_state(bool of_group) const {
   TensorParts all;
   if (!strategy_) return all;
-  std::size_t number = 0;  // of those that are trained
-  for (const auto& unit : units_) {
-    if (!unit->trainable()) continue;
-    for (const StrategyState& state : strategy_->state(number++)) {
-      if (of_group && !state.of_group) continue;
-      for (const Segment& segment : unit->layout().segments)
-        all.push_back(unit->part(segment, concat(state.name, '.', segment.name), state.values));
-    }
+  for (std::size_t i = 0; i < units_.size(); ++i) {
+    const ShardUnit& unit = *units_[i];
+    if (!unit.trainable()) continue;
+    for (const StrategyState& state : strategy_->state(strategy_units_[i]))
+      for (const Segment& segment : unit.layout().segments)
+        if (state.of_group || !of_group)
+          all.push_back(unit.part(segment, concat(state.name, '.', segment.name), state.values));
   }
   if (of_group) return all;
   *strategy_step_count_.data<double>() = static_cast<double>(strategy_->steps());
