@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "keel/dist/parallel/running_stage.h"
+#include "keel/dist/parallel/reducer.h"
 #include "keel/kernels/codec.h"
 #include "keel/kernels/elementwise.h"
 #include "keel/kernels/matmul.h"

@@ -4,8 +4,9 @@
 
 #include <memory>
 
+#include "keel/dist/parallel/engine_site.h"
 #include "keel/dist/parallel/page.h"
-#include "keel/dist/parallel/running_stage.h"
+#include "keel/dist/parallel/unit_split.h"
 #include "keel/kernels/step_state.h"
 
 namespace keel {
