@@ -51,6 +51,7 @@ enum class MatrixWork : unsigned char {
 };
 
 inline constexpr std::string_view kMatrixWorks[] = {"dealt", "everyone"};
+constexpr std::string_view name_of(MatrixWork work) { return kMatrixWorks[static_cast<std::size_t>(work)]; }
 
 // Where a kind of numbers lies between its uses: in the memory of the device that computes, in that of the processor,
 // or in a file. On a processor the first two are the same.
