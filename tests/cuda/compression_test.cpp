@@ -52,10 +52,13 @@ INSTANTIATE_TEST_SUITE_P(Among, CompressionLaws,
 
 class DeviceCompressor : public NcclRanks {};
 
-// Of a unit as stage 0 (`whole`) or 1 has it.
+// What a reducer is told of a unit as stage 0 (`whole`) or 1 has it.
 struct ReducedUnit {
   ReducedUnit(Module& model, const Context& context, Communicator& ranks, const Compression& compression, bool whole)
-      : layout(lay_out(model, ranks.size()).front()), options(stage(whole ? 0 : 1)), times(context) {
+      : layout(lay_out(model, ranks.size()).front()),
+        options(stage(whole ? 0 : 1)),
+        times(context),
+        site({options, times, context, {ranks}}, 0, layout, split) {
     options.compression = compression;
     split = split_unit(layout, options, {.ranks = ranks.size(), .rank = ranks.rank()});
   }
@@ -64,6 +67,7 @@ struct ReducedUnit {
   ShardedOptions options;
   EngineTimes times;
   UnitSplit split = {};
+  UnitSite site;
 };
 
 // What a compressor delivers and leaves in some steps, of which one is not taken.
@@ -71,8 +75,7 @@ std::vector<std::vector<double>> compressed(const Context& context, Communicator
                                             const Compression& compression, bool whole, double scale) {
   ReducedUnit unit(model, context, ranks, compression, whole);
   const FlatBuffer& layout = unit.layout;
-  const UnitSite site({unit.options, unit.times, context, {ranks}}, 0, unit.layout, unit.split);
-  Reducer reducer(site);
+  Reducer reducer(unit.site);
   std::vector<std::vector<double>> seen;
   for (int step = 0; step < 3; ++step) {
     const Tensor gradient = zeros(context, {layout.padded});
@@ -157,8 +160,7 @@ TEST_F(DeviceCompressor, CountsTheTimeOfTheDevice) {
     UnitNet net(32, 1);
     ReducedUnit unit(net, own.context, own.devices, kInt8, false);
     const WorkTimer& codec = unit.times.codec;
-    const UnitSite site({unit.options, unit.times, own.context, {own.devices}}, 0, unit.layout, unit.split);
-    Reducer reducer(site);
+    Reducer reducer(unit.site);
     EXPECT_EQ(codec.milliseconds(), 0);
     reducer.begin(zeros(own.context, {unit.layout.padded}), 1, {});
     reducer.finish();
