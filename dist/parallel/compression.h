@@ -38,16 +38,8 @@ inline constexpr CompressionKind kCompressions[] = {
 };
 
 struct Compression {
-  enum class Type : unsigned char {
-    none,
-    bf16,
-    fp16,
-    int8,
-    int4,
-    qgz,
-    top_k,
-    power_sgd
-  };  // in the order of kCompressions
+  // In the order of kCompressions.
+  enum class Type : unsigned char { none, bf16, fp16, int8, int4, qgz, top_k, power_sgd };
   Type type = Type::none;
   double fraction = 0.01;  // top_k: of each shard
   std::int64_t rank = 4;   // power_sgd: columns

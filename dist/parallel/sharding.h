@@ -96,9 +96,9 @@ struct ShardingOptions {
   Residence offload_parameters = Residence::device;  // of what a rank keeps of them between uses
   Residence offload_gradients = Residence::device;   // of what a rank keeps of them between passes and steps
   std::string offload_folder = {};                   // of the files
-  std::int64_t offload_budget = std::int64_t{1}
-                                << 30;  // bytes that an update has in memory at a time of what files keep
-  int offload_threads = 4;              // that read and write files
+  // Bytes that an update has in memory at a time of what files keep.
+  std::int64_t offload_budget = std::int64_t{1} << 30;
+  int offload_threads = 4;  // that read and write files
 
   bool operator==(const ShardingOptions&) const = default;
   bool tunes() const { return bucket == kAutomatic; }
