@@ -42,8 +42,8 @@ class Step {
     ranges_ = {range};
     const FlatBuffer* const units[] = {&layout_.front()};
     updates_ = std::make_unique<MatrixUpdates>(
-        *optimizer_, MatrixDeal(units, *optimizer_, decay_matrices_only, 1, false, DType::f32), ranges_, context,
-        context, *ranks_);
+        *optimizer_, MatrixDeal(units, *optimizer_, decay_matrices_only, 1, false, DType::f32), ranges_,
+        RanksSite{*ranks_, context, context, waited_ms_});
   }
   void operator()() {
     updates_->begin(ranges_);
@@ -58,6 +58,7 @@ class Step {
   std::unique_ptr<Optimizer> optimizer_;
   std::vector<FlatBuffer> layout_;
   std::unique_ptr<Communicator> ranks_;
+  double waited_ms_ = 0;
   StepInput input_;
   std::vector<ParameterRange> ranges_;
   std::unique_ptr<MatrixUpdates> updates_;

@@ -6,7 +6,7 @@
 
 #include "keel/dist/comm/algorithm_names.h"
 #include "keel/dist/comm/algorithms.h"
-#include "keel/dist/parallel/virtual_ranks.h"
+#include "keel/dist/parallel/engine_rules.h"
 #include "keel/kernels/update.h"
 #include "keel/optim/catalog.h"
 #include "keel/trainer/config_keys.h"

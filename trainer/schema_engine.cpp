@@ -144,7 +144,7 @@ SchemaRow row_of(std::string_view section, const OptionKey<Options>& key) {
           .field = field,
           .standard = kept(field->standard_text()),
           .range = {.low = key.low, .high = key.high, .low_open = key.low_open},
-          .when = {key.when_key, key.when_values},
+          .when = {key.when.key, key.when.values},
           .help = key.help,
           .known_as = key.known_as,
           .on_resume = key.same_numbers ? OnResume::ignores : OnResume::warns};

@@ -7,15 +7,18 @@
 
 namespace keel {
 
-BufferUpdates::BufferUpdates(Module& model, const Context& context, Communicator& ranks, int virtual_ranks)
-    : buffers_(attach_buffers(model, context)), ranks_(ranks), virtual_ranks_(virtual_ranks) {
+BufferUpdates::BufferUpdates(Module& model, Communicator& ranks, const EngineSite& site)
+    : buffers_(attach_buffers(model, site.context)),
+      ranks_(ranks),
+      times_(site.times),
+      virtual_ranks_(site.place.virtual_ranks) {
   std::int64_t count = 0;
   for (const auto& buffer : buffers_)
     if (buffer->momentum > 0) count += buffer->value.numel() + 1;
-  moving_ = zeros(context, {count}, DType::f32, Purpose::workspace);
+  moving_ = zeros(site.context, {count}, DType::f32, Purpose::workspace);
   if (count == 0) return;
-  gathered_ = zeros(context, {ranks.size() * virtual_ranks, count}, DType::f32, Purpose::workspace);
-  one_ = kernels::full(context, {1}, 1);
+  gathered_ = zeros(site.context, {ranks.size() * virtual_ranks_, count}, DType::f32, Purpose::workspace);
+  one_ = kernels::full(site.context, {1}, 1);
 }
 
 std::string BufferUpdates::describe(Module& model) {
@@ -58,7 +61,7 @@ void BufferUpdates::collect(int number) {
 void BufferUpdates::apply(const Tensor& state) {
   if (!changes()) return;
   if (ranks_.size() > 1) {
-    const Stopwatch watch(waited_ms_);
+    const Stopwatch watch(times_.waited_ms);
     const std::int64_t first = std::int64_t{ranks_.rank()} * virtual_ranks_;
     ranks_.all_gather(gathered_.slice(0, first, first + virtual_ranks_).flatten(), gathered_.flatten()).wait();
   }
@@ -94,7 +97,7 @@ TensorParts BufferUpdates::parts() const {
 
 void BufferUpdates::share() {
   if (ranks_.size() == 1) return;
-  const Stopwatch watch(waited_ms_);
+  const Stopwatch watch(times_.waited_ms);
   for (const auto& buffer : buffers_) ranks_.broadcast(buffer->value, 0).wait();
 }
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "keel/dist/comm/communicator.h"
+#include "keel/dist/parallel/engine_site.h"
 #include "keel/nn/buffer.h"
 #include "keel/nn/tensor_parts.h"
 
@@ -15,9 +15,8 @@ namespace keel {
 // optimizer meets them. Every rank calls the same functions.
 class BufferUpdates {
  public:
-  // Gives the buffers their memory. `ranks` are those whose observations join, and must outlive this; each has so many
-  // virtual ones.
-  BufferUpdates(Module& model, const Context& context, Communicator& ranks, int virtual_ranks = 1);
+  // Gives the buffers their memory. `ranks` are those whose observations join, and must outlive this.
+  BufferUpdates(Module& model, Communicator& ranks, const EngineSite& site);
 
   // Whether any buffer changes while training.
   bool changes() const { return moving_.numel() > 0; }
@@ -38,18 +37,15 @@ class BufferUpdates {
   TensorParts parts() const;
   void share();
 
-  // Milliseconds in which this thread has waited for the other ranks.
-  double waited_ms() const { return waited_ms_; }
-
  private:
   std::vector<std::shared_ptr<Buffer::State>> buffers_;
   Communicator& ranks_;
+  EngineTimes& times_;
   int virtual_ranks_;
   // f32 (numbers + buffers): sums of all ranks, then what each is a mean over, of the buffers that change.
   Tensor moving_;
   Tensor gathered_;  // f32 (virtual ranks of all, numbers + buffers)
   Tensor one_;       // f32 (1)
-  double waited_ms_ = 0;
 };
 
 }  // namespace keel

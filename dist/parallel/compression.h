@@ -5,8 +5,7 @@
 #include <optional>
 #include <string_view>
 
-#include "keel/kernels/codec.h"
-#include "keel/nn/flat_buffer.h"
+#include "keel/runtime/dtype.h"
 
 namespace keel {
 
@@ -39,16 +38,8 @@ inline constexpr CompressionKind kCompressions[] = {
 };
 
 struct Compression {
-  enum class Type : unsigned char {
-    none,
-    bf16,
-    fp16,
-    int8,
-    int4,
-    qgz,
-    top_k,
-    power_sgd
-  };  // in the order of kCompressions
+  // In the order of kCompressions.
+  enum class Type : unsigned char { none, bf16, fp16, int8, int4, qgz, top_k, power_sgd };
   Type type = Type::none;
   double fraction = 0.01;  // top_k: of each shard
   std::int64_t rank = 4;   // power_sgd: columns
@@ -59,16 +50,5 @@ struct Compression {
 };
 
 inline constexpr std::string_view kCompressionBits[] = {"4", "8"};
-
-// A part of a unit's gradient that PowerSGD sends as the product of (rows, rank) and (rank, columns).
-struct LowRank {
-  std::size_t segment;
-  std::int64_t rows, columns, rank;
-};
-// The matrices of a unit for which those two factors have fewer numbers than the matrix; the rest is sent as it is.
-std::vector<LowRank> low_rank_parts(const FlatBuffer& layout, std::int64_t rank);
-
-// How the payloads of int8, int4, qgz and topk are made.
-Codec codec_of(const Compression& compression);
 
 }  // namespace keel

@@ -14,31 +14,32 @@ namespace {
 
 class DenseGradient : public UnitGradient {
  public:
-  DenseGradient(FlatBuffer& buffer, const UnitSplit& split, const ReducerSite& site)
-      : buffer_(buffer), split_(split), site_(site), timer_(site.context), reducer_(buffer, split, site) {
-    const Context& context = site.context;
+  explicit DenseGradient(const UnitSite& unit) : unit_(unit), reducer_(unit) {
+    const Context& context = unit.context;
+    const UnitSplit& split = unit.split;
+    FlatBuffer& buffer = unit.buffer;
     const DType dtype = split.gradient;
     // Memory that comes and goes is this rank's alone.
     buffer.gradient = split.shards_gradients || split.pages_gradient
                           ? empty(context, {split.whole}, dtype, Purpose::bucket)
-                          : site.axes.shards.allocate(context, split.whole, dtype, Purpose::gradient);
+                          : unit.axes.shards.allocate(context, split.whole, dtype, Purpose::gradient);
     buffer.clear_gaps(0, buffer.gradient);
     const bool apart = split.shards_gradients || split.adds_sums;
     if (apart)
       sum_ = empty(context, {split.shard.count()}, dtype, split.pages_sums ? Purpose::bucket : Purpose::gradient);
     own_ = apart && !split.gathers_sums() ? sum_ : buffer.gradient.slice(0, split.owned.begin, split.owned.end);
     if (!apart) sum_ = own_;
-    if (split.pages_gradient || split.pages_sums) pages_ = std::make_unique<GradientPages>(buffer, split, site, sum_);
+    if (split.pages_gradient || split.pages_sums) pages_ = std::make_unique<GradientPages>(buffer, split, unit, sum_);
     if (split.shards_gradients && !split.pages_gradient) come_and_go();
     if (split.virtual_ranks > 1)
-      partial_sums_.emplace(split.virtual_ranks, split.whole, split.wire, context, site.axes.shards);
+      partial_sums_.emplace(split.virtual_ranks, split.whole, split.wire, context, unit.axes.shards);
   }
 
   void begin_reduce(double scale) override {
-    buffer_.complete_gradient();
+    unit_.buffer.complete_gradient();
     if (partial_sums_) {
-      const WorkTimer::Scope timing(timer_);
-      partial_sums_->add(buffer_.gradient);
+      const WorkTimer::Scope timing(unit_.times.codec);
+      partial_sums_->add(unit_.buffer.gradient);
     }
     if (pages_) pages_->begin_sum(begun_);
     if (reduces()) reducer_.begin(mine(), scale, begun_ ? Tensor() : sum_);
@@ -50,22 +51,22 @@ class DenseGradient : public UnitGradient {
   void finish_reduce() override {
     if (!reduces() && !partial_sums_) return;
     if (is_complete()) take(reduces() ? reducer_.finish() : mine());
-    if (split_.shards_gradients || split_.adds_sums || !is_complete()) buffer_.zero_grad();
-    if (split_.shards_gradients && !split_.pages_gradient) buffer_.gradient.storage()->drop();
+    if (unit_.split.shards_gradients || unit_.split.adds_sums || !is_complete()) unit_.buffer.zero_grad();
+    if (unit_.split.shards_gradients && !unit_.split.pages_gradient) unit_.buffer.gradient.storage()->drop();
     if (pages_) pages_->end_sum();
   }
   void store() override {
     if (pages_) pages_->store_whole();
   }
   void gather_sums() override {
-    if (split_.gathers_sums()) gathering_ = site_.axes.shards.all_gather(sum_, own_, site_.subject);
+    if (unit_.split.gathers_sums()) gathering_ = unit_.axes.shards.all_gather(sum_, own_, unit_.subject());
   }
   void wait_sums() override {
-    const Stopwatch watch(waited_ms_);
+    const Stopwatch watch(unit_.times.waited_ms);
     std::exchange(gathering_, {}).wait();
   }
   void zero() override {
-    buffer_.zero_grad();
+    unit_.buffer.zero_grad();
     begun_ = false;
     if (partial_sums_) partial_sums_->restart();
     if (pages_) pages_->forget();
@@ -77,18 +78,16 @@ class DenseGradient : public UnitGradient {
   Reducer* reducer() override { return &reducer_; }
   Page* page() override { return pages_ ? pages_->own() : nullptr; }
   Tensor noted() const override { return pages_ ? pages_->noted() : Tensor(); }
-  double waited_ms() const override { return waited_ms_ + reducer_.waited_ms(); }
-  double codec_ms() const override { return timer_.milliseconds() + reducer_.codec_ms(); }
 
  private:
   // Whether the rank has added up what it brings to the sum over ranks.
   bool is_complete() const { return !partial_sums_ || partial_sums_->is_complete(); }
-  const Tensor& mine() const { return partial_sums_ ? partial_sums_->total() : buffer_.gradient; }
-  bool reduces() const { return !split_.reduction.stages.empty() && is_complete(); }
+  const Tensor& mine() const { return partial_sums_ ? partial_sums_->total() : unit_.buffer.gradient; }
+  bool reduces() const { return !unit_.split.reduction.stages.empty() && is_complete(); }
   void take(const Tensor& sum) {
     if (pages_) pages_->wait_for_sum();
     if (sum.raw() != sum_.raw()) {
-      const WorkTimer::Scope timing(timer_);
+      const WorkTimer::Scope timing(unit_.times.codec);
       if (begun_) kernels::accumulate(sum_, sum);
       else kernels::copy_into(sum_, sum);
     }
@@ -96,19 +95,16 @@ class DenseGradient : public UnitGradient {
   }
   // The first contribution of a backward pass brings the memory of the whole gradient; finish_reduce() gives it back.
   void come_and_go() {
-    Storage& storage = *buffer_.gradient.storage();
+    Storage& storage = *unit_.buffer.gradient.storage();
     storage.drop();
     storage.set_touch_hook([this](Storage& gradient) {
       if (gradient.resident()) return;
       gradient.restore();
-      buffer_.clear_gaps(0, buffer_.gradient);
+      unit_.buffer.clear_gaps(0, unit_.buffer.gradient);
     });
   }
 
-  FlatBuffer& buffer_;
-  const UnitSplit& split_;
-  ReducerSite site_;
-  WorkTimer timer_;
+  const UnitSite& unit_;
   Reducer reducer_;
   std::optional<PartialSums> partial_sums_;  // over the rank's virtual ranks, where it has several
   Tensor own_;
@@ -117,17 +113,12 @@ class DenseGradient : public UnitGradient {
   Work gathering_;
   std::unique_ptr<GradientPages> pages_;  // of what lies elsewhere
   RowGradient no_rows_;
-  double waited_ms_ = 0;
 };
 
 }  // namespace
 
-std::unique_ptr<UnitGradient> make_dense_gradient(FlatBuffer& buffer, const UnitSplit& split, const ReducerSite& site) {
-  return std::make_unique<DenseGradient>(buffer, split, site);
-}
-
-std::unique_ptr<UnitGradient> make_unit_gradient(FlatBuffer& buffer, const UnitSplit& split, const ReducerSite& site) {
-  return buffer.sparse ? make_rows_gradient(buffer, split, site) : make_dense_gradient(buffer, split, site);
+std::unique_ptr<UnitGradient> make_dense_gradient(const UnitSite& unit) {
+  return std::make_unique<DenseGradient>(unit);
 }
 
 }  // namespace keel

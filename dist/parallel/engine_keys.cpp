@@ -10,137 +10,81 @@
 namespace keel {
 namespace {
 
-const std::string& compression_help() {
-  static const std::string help = [] {
-    std::string text = "How gradients are compressed between ranks.";
-    for (const CompressionKind& kind : kCompressions) text += concat(' ', kind.name, ": ", kind.meaning, '.');
-    return text;
-  }();
-  return help;
+// With the kinds that there are.
+std::string compression_help() {
+  std::string text = "How gradients are compressed between ranks.";
+  for (const CompressionKind& kind : kCompressions) text += concat(' ', kind.name, ": ", kind.meaning, '.');
+  return text;
 }
 
-constexpr std::string_view kType = "gradient_compression.type";
-
-std::span<const OptionKey<Compression>> compression_table() {
-  static const OptionKey<Compression> keys[] = {
-      {.key = "type",
-       .member = &Compression::type,
-       .same_numbers = false,
-       .help = compression_help(),
-       .known_as = "compression|comm_hook|grad_compression"},
-      {.key = "fraction",
-       .member = &Compression::fraction,
-       .low = 0,
-       .high = 1,
-       .low_open = true,
-       .same_numbers = false,
-       .help = "The part of a shard's numbers that is sent, rounded up.",
-       .known_as = "density|ratio",
-       .when_key = kType,
-       .when_values = "topk"},
-      {.key = "rank",
-       .member = &Compression::rank,
-       .low = 1,
-       .high = 4096,
-       .same_numbers = false,
-       .help = "Columns of the narrow matrices.",
-       .known_as = "matrix_approximation_rank",
-       .when_key = kType,
-       .when_values = "powersgd"},
-      {.key = "bits",
-       .member = &Compression::bits,
-       .same_numbers = false,
-       .help = "Bits of a number. 4 are published; 8 send twice as much and come closer to what is sent without codes.",
-       .when_key = kType,
-       .when_values = "qgz"},
-  };
-  return keys;
-}
-
-constexpr std::string_view kScale = "loss_scale.type", kScales = "auto|dynamic|fixed";
+constexpr OptionCondition kScaled = {"loss_scale.type", "auto|dynamic|fixed"};
 
 constexpr OptionKey<LossScaling> kScalingKeys[] = {
     {.key = "growth",
      .member = &LossScaling::growth,
      .low = 1,
-     .same_numbers = false,
      .help = "Factor when the scale grows.",
      .known_as = "growth_factor",
      .standard = "2",
-     .when_key = kScale,
-     .when_values = kScales},
+     .when = kScaled},
     {.key = "backoff",
      .member = &LossScaling::backoff,
      .low = 0,
      .high = 1,
      .low_open = true,
-     .same_numbers = false,
      .help = "Factor when it shrinks, after a step with a gradient that is not finite.",
      .known_as = "backoff_factor",
      .standard = "0.5",
-     .when_key = kScale,
-     .when_values = kScales},
+     .when = kScaled},
     {.key = "interval",
      .member = &LossScaling::interval,
      .low = 1,
-     .same_numbers = false,
      .help = "Steps taken in a row before it grows.",
      .known_as = "growth_interval|loss_scale_window",
-     .when_key = kScale,
-     .when_values = kScales},
+     .when = kScaled},
     {.key = "hysteresis",
      .member = &LossScaling::hysteresis,
      .low = 1,
      .high = 1000,
-     .same_numbers = false,
      .help = "Skipped steps since the last growth until it shrinks.",
-     .when_key = kScale,
-     .when_values = kScales},
+     .when = kScaled},
     {.key = "floor",
      .member = &LossScaling::floor,
      .low = 0,
-     .same_numbers = false,
      .help = "The scale never falls below this.",
      .known_as = "min_loss_scale",
      .standard = "1",
-     .when_key = kScale,
-     .when_values = kScales},
+     .when = kScaled},
 };
 
 constexpr OptionKey<ShardedOptions> kEngineKeys[] = {
     {.key = "seed",
      .member = &ShardedOptions::seed,
-     .same_numbers = false,
      .help = "Seed of every random draw: initial weights, data order, dropout.",
      .known_as = "random_seed"},
     {.key = "clip",
      .member = &ShardedOptions::clip,
      .low = 0,
-     .same_numbers = false,
      .help = "Gradients with a longer 2-norm are scaled down to it, or as clip_by says; 0: never.",
      .known_as = "grad_clip|clip_grad|gradient_clipping|gradient_clip_val|max_grad_norm",
      .standard = "1.0"},
     {.key = "clip_by",
      .member = &ShardedOptions::clip_by,
-     .same_numbers = false,
      .help =
          "What clip holds down: the 2-norm of the whole gradient, or each element of it, to between -clip and clip.",
      .known_as = "gradient_clip_algorithm"},
     {.key = "sharding.wire",
      .member = &ShardedOptions::wire,
-     .same_numbers = false,
      .help = "Numbers in which gradients travel; auto: those of the strategy.",
      .known_as = "communication_data_type"},
     {.key = "loss_scale.initial",
      .member = &ShardedOptions::loss_scale,
      .low = 0,
      .low_open = true,
-     .same_numbers = false,
      .help = "The first scale, or the fixed one.",
      .known_as = "init_scale",
      .standard = "65536",
-     .when_key = kScale,
-     .when_values = kScales},
+     .when = kScaled},
 };
 
 // Numbers so that equal texts are equal bits.
@@ -162,7 +106,33 @@ constexpr DType kDTypes[] = {DType::f32, DType::f32, DType::bf16, DType::f16};  
 
 }  // namespace
 
-std::span<const OptionKey<Compression>> compression_keys() { return compression_table(); }
+std::span<const OptionKey<Compression>> compression_keys() {
+  static const std::string help = compression_help();
+  static const OptionKey<Compression> keys[] = {
+      {.key = "type", .member = &Compression::type, .help = help, .known_as = "compression|comm_hook|grad_compression"},
+      {.key = "fraction",
+       .member = &Compression::fraction,
+       .low = 0,
+       .high = 1,
+       .low_open = true,
+       .help = "The part of a shard's numbers that is sent, rounded up.",
+       .known_as = "density|ratio",
+       .when = {"gradient_compression.type", "topk"}},
+      {.key = "rank",
+       .member = &Compression::rank,
+       .low = 1,
+       .high = 4096,
+       .help = "Columns of the narrow matrices.",
+       .known_as = "matrix_approximation_rank",
+       .when = {"gradient_compression.type", "powersgd"}},
+      {.key = "bits",
+       .member = &Compression::bits,
+       .help = "Bits of a number. 4 are published; 8 send twice as much and come closer to what is sent without codes.",
+       .when = {"gradient_compression.type", "qgz"}},
+  };
+  return keys;
+}
+
 std::span<const OptionKey<LossScaling>> scaling_keys() { return kScalingKeys; }
 std::span<const OptionKey<ShardedOptions>> engine_keys() { return kEngineKeys; }
 

@@ -1,23 +1,27 @@
 #include "keel/dist/parallel/engine_rules.h"
 
+#include <bit>
 #include <utility>
 
 #include "keel/dist/parallel/engine_keys.h"
 #include "keel/dist/parallel/rank_groups.h"
-#include "keel/dist/parallel/row_sums.h"
 #include "keel/dist/parallel/surviving_groups.h"
-#include "keel/dist/parallel/virtual_ranks.h"
+#include "keel/runtime/error.h"
 
 namespace keel {
 namespace {
+
+// With a message of these parts.
+template <class... Parts>
+void refuse(bool refused, const Parts&... parts) {
+  if (refused) throw Error(concat(parts...), ErrorKind::unsupported);
+}
 
 void check_requirements(std::span<const FlatBuffer> layout, const ShardedOptions& options, const Optimizer& optimizer,
                         bool on_host) {
   const std::string_view name = optimizer.name();
   const OptimizerRequirements needs = optimizer.requirements();
-  const auto require = [&](bool holds, std::string_view why) {
-    if (!holds) throw Error(concat(name, ": ", why), ErrorKind::unsupported);
-  };
+  const auto require = [&](bool holds, std::string_view why) { refuse(!holds, name, ": ", why); };
   if (needs.pure_gradient) {
     require(options.clip == 0, "gradients that are compared with each other must not be clipped; set clip to 0");
     require(!options.compression.kind().feedback,
@@ -38,8 +42,8 @@ void check_requirements(std::span<const FlatBuffer> layout, const ShardedOptions
 void check_files(std::span<const FlatBuffer> layout, const ShardedOptions& options, const Optimizer& optimizer) {
   const ShardingOptions& sharding = options.sharding;
   const OptimizerRequirements needs = optimizer.requirements();
-  const auto refuse = [](bool refused, std::string_view key, std::string_view what, std::string_view why) {
-    if (refused) throw Error(concat(key, " is not offered with ", what, ": ", why), ErrorKind::unsupported);
+  const auto refuse_with = [](bool refused, std::string_view key, std::string_view what, std::string_view why) {
+    refuse(refused, key, " is not offered with ", what, ": ", why);
   };
   constexpr std::string_view kState = "sharding.offload_optimizer: file", kWeights = "sharding.offload_parameters",
                              kGradients = "sharding.offload_gradients";
@@ -48,29 +52,85 @@ void check_files(std::span<const FlatBuffer> layout, const ShardedOptions& optio
              gradients = sharding.offload_gradients != Residence::device;
   if (!state && !weights && !gradients) return;
   for (const auto& [is_used, key] : {std::pair(state, kState), {weights, kWeights}, {gradients, kGradients}}) {
-    refuse(is_used && needs.closure, key, optimizer.name(), "it evaluates the loss at weights of its choice");
-    refuse(is_used && static_cast<bool>(options.strategy), key, "a strategy of communication",
-           "that keeps all weights at hand");
+    refuse_with(is_used && needs.closure, key, optimizer.name(), "it evaluates the loss at weights of its choice");
+    refuse_with(is_used && static_cast<bool>(options.strategy), key, "a strategy of communication",
+                "that keeps all weights at hand");
   }
   for (const FlatBuffer& unit : layout)
-    refuse(unit.sparse,
-           state     ? kState
-           : weights ? kWeights
-                     : kGradients,
-           "gradients that are kept as rows", "a step touches the rows that its batch looks up");
-  refuse(weights && sharding.secondary, kWeights, "sharding.secondary",
-         "shards of subgroups would be kept beside those in files");
-  refuse(weights && sharding.weight_code != WeightCode::exact && sharding.stage < 3, kWeights, "sharding.weight_code",
-         "under zero3 alone are weights gathered before each use");
-  refuse(gradients && options.clip_by == ClipBy::value && options.clip != 0, kGradients, "clip_by: value",
-         "all gradients would be read once more");
-  refuse(gradients && sharding.stage == 0 && sharding.reduces_each(options.micro_batches), kGradients,
-         "sharding.accumulation: each_backward under ddp", "all sums would be gathered at once");
+    refuse_with(unit.sparse,
+                state     ? kState
+                : weights ? kWeights
+                          : kGradients,
+                "gradients that are kept as rows", "a step touches the rows that its batch looks up");
+  refuse_with(weights && sharding.secondary, kWeights, "sharding.secondary",
+              "shards of subgroups would be kept beside those in files");
+  refuse_with(weights && sharding.weight_code != WeightCode::exact && sharding.stage < 3, kWeights,
+              "sharding.weight_code", "under zero3 alone are weights gathered before each use");
+  refuse_with(gradients && options.clip_by == ClipBy::value && options.clip != 0, kGradients, "clip_by: value",
+              "all gradients would be read once more");
+  refuse_with(gradients && sharding.stage == 0 && sharding.reduces_each(options.micro_batches), kGradients,
+              "sharding.accumulation: each_backward under ddp", "all sums would be gathered at once");
   KEEL_CHECK(!sharding.uses_files() || !sharding.offload_folder.empty() || options.scratch_file,
              "what lies in files needs sharding.offload_folder, the folder of the files");
 }
 
 }  // namespace
+
+std::vector<VirtualRankConflict> conflicts_of_virtual_ranks(const ShardedOptions& options,
+                                                            const OptimizerRequirements& optimizer) {
+  const ShardingOptions& sharding = options.sharding;
+  if (sharding.virtual_ranks == 0) return {};
+  const DType wide = options.partial_sum_dtype();
+  const std::pair<bool, VirtualRankConflict> all[] = {
+      {sharding.group != 0, {"sharding.group", "groups of ranks are summed apart; set it to 0"}},
+      {options.strategy != nullptr, {"outer.type", "what groups of ranks are follows from how many ranks there are"}},
+      {options.compression.type != Compression::Type::none,
+       {"gradient_compression.type", "partial sums travel as they are; set it to none"}},
+      {options.wire.value_or(wide) != wide,
+       {"sharding.wire", "partial sums travel in the numbers that they are added in; leave it out"}},
+      {sharding.weight_code != WeightCode::exact,
+       {"sharding.weight_code", "codes have a scale for each block of a rank's shard; set it to exact"}},
+      {sharding.accumulation != Accumulation::deferred,
+       {"sharding.accumulation", "a virtual rank adds up its micro-batches first; set it to deferred"}},
+      {sharding.offload_gradients != Residence::device,
+       {"sharding.offload_gradients", "partial sums lie where backward adds them; set it to device"}},
+      {optimizer.closure, {"optimizer.type", "it adds products over the shard of each rank, not along the tree"}},
+      {optimizer.rows, {"optimizer.type", "rows of tables are added in the order of ranks, not along the tree"}},
+  };
+  std::vector<VirtualRankConflict> conflicts;
+  for (const auto& [is_there, conflict] : all)
+    if (is_there) conflicts.push_back(conflict);
+  return conflicts;
+}
+
+bool is_number_of_virtual_ranks(int number) {
+  return number == 0 || (number > 0 && std::has_single_bit(static_cast<unsigned>(number)));
+}
+
+void check_virtual_ranks(const ShardedOptions& options, const OptimizerRequirements& optimizer, int ranks) {
+  const int all = options.sharding.virtual_ranks;
+  KEEL_CHECK(is_number_of_virtual_ranks(all),
+             "sharding.virtual_ranks: a binary tree is over 1, 2, 4, 8 ... of them, got ", all);
+  for (const VirtualRankConflict& conflict : conflicts_of_virtual_ranks(options, optimizer))
+    throw Error(concat("sharding.virtual_ranks does not go together with ", conflict.key, ": ", conflict.why),
+                ErrorKind::unsupported);
+  KEEL_CHECK(all == 0 || (ranks <= all && is_number_of_virtual_ranks(ranks)), "sharding.virtual_ranks: ", all,
+             " virtual ranks are shared by 1, 2, 4 ... ranks, ", all, " at most, and there are ", ranks,
+             "; start another number of ranks, or set virtual_ranks to 0");
+}
+
+void check_gradients(std::span<const FlatBuffer> layout, const Optimizer& optimizer) {
+  for (const FlatBuffer& buffer : layout) {
+    if (!buffer.trainable || buffer.sparse == optimizer.requirements().rows) continue;
+    const std::string& name = buffer.segments.front().name;
+    if (optimizer.requirements().rows)
+      throw Error(concat(optimizer.name(), " takes gradients that are kept as rows alone, and that of ", name,
+                         " is dense: freeze it, make it an embedding with sparse gradients, or take another optimizer, "
+                         "such as Adam"));
+    throw Error(concat(optimizer.name(), " takes dense gradients, and that of ", name,
+                       " is kept as rows: take SparseAdam, or an embedding with dense gradients (sparse = false)"));
+  }
+}
 
 void check_engine(std::span<const FlatBuffer> layout, const ShardedOptions& options, const Optimizer& optimizer,
                   int ranks, bool on_host) {
@@ -93,35 +153,27 @@ void check_engine(std::span<const FlatBuffer> layout, const ShardedOptions& opti
                                 : ": across groups gradients travel as codes of int8, int4 or topk");
     KEEL_CHECK(options.policy.parameter != DType::f64, "gradient compression is for fp32 and narrower numbers");
   }
-  const SurvivingGroups* survivors = options.survivors;
-  KEEL_CHECK(survivors == nullptr || options.strategy,
-             "groups whose gradients are summed in each step end together; only those with a strategy of communication "
-             "go on without others");
-  KEEL_CHECK(survivors == nullptr || survivors->ranks_of_group() == options.sharding.group, "groups of ",
-             options.sharding.group, " ranks are not those of ", survivors == nullptr ? 0 : survivors->ranks_of_group(),
-             " of which some may be lost");
-  if (survivors != nullptr && !options.strategy()->survives())
-    throw Error(concat("groups do not go on without others by ", options.strategy()->describe(),
-                       ", whose exchanges are not repeated"),
-                ErrorKind::unsupported);
-  if (options.sharding.tunes() && survivors != nullptr)
-    throw Error("groups that go on without others cannot agree on sizes that are tried; set sharding.bucket to a size",
-                ErrorKind::unsupported);
-  if (options.sharding.tunes() && optimizer.requirements().closure)
-    throw Error(concat(optimizer.name(),
-                       " evaluates the loss as often as it likes in a step, whose time says nothing of sizes; set "
-                       "sharding.bucket to a size"),
-                ErrorKind::unsupported);
-  if (options.strategy && optimizer.requirements().closure)
-    throw Error(concat(optimizer.name(),
-                       " evaluates the loss of all ranks several times in a step; a strategy of "
-                       "communication is not offered with it"),
-                ErrorKind::unsupported);
-  if (options.strategy && optimizer.requirements().averages)
-    throw Error(concat(optimizer.name(),
-                       " trains at other weights than it has; a strategy of communication is not offered "
-                       "with it"),
-                ErrorKind::unsupported);
+  if (const SurvivingGroups* const survivors = options.survivors) {
+    KEEL_CHECK(options.strategy,
+               "groups whose gradients are summed in each step end together; only those with a strategy of "
+               "communication go on without others");
+    KEEL_CHECK(survivors->ranks_of_group() == options.sharding.group, "groups of ", options.sharding.group,
+               " ranks are not those of ", survivors->ranks_of_group(), " of which some may be lost");
+    refuse(!options.strategy()->survives(), "groups do not go on without others by ", options.strategy()->describe(),
+           ", whose exchanges are not repeated");
+    refuse(options.sharding.tunes(),
+           "groups that go on without others cannot agree on sizes that are tried; set sharding.bucket to a size");
+  }
+  const OptimizerRequirements needs = optimizer.requirements();
+  refuse(
+      options.sharding.tunes() && needs.closure, optimizer.name(),
+      " evaluates the loss as often as it likes in a step, whose time says nothing of sizes; set sharding.bucket to a "
+      "size");
+  refuse(
+      options.strategy && needs.closure, optimizer.name(),
+      " evaluates the loss of all ranks several times in a step; a strategy of communication is not offered with it");
+  refuse(options.strategy && needs.averages, optimizer.name(),
+         " trains at other weights than it has; a strategy of communication is not offered with it");
   check_gradients(layout, optimizer);
   check_requirements(layout, options, optimizer, on_host);
   check_files(layout, options, optimizer);

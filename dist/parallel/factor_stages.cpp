@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "keel/dist/parallel/running_stage.h"
+#include "keel/dist/parallel/reducer.h"
 #include "keel/kernels/codec.h"
 #include "keel/kernels/elementwise.h"
 #include "keel/kernels/matmul.h"
@@ -16,10 +16,10 @@ namespace {
 // over ranks and orthonormalised; Q = P' M, likewise summed; M is delivered as P Q.
 class Factorisation {
  public:
-  explicit Factorisation(const StageSite& site) : site_(site) {
-    const FlatBuffer& layout = site.layout;
+  explicit Factorisation(const UnitSite& unit) : unit_(unit) {
+    const FlatBuffer& layout = unit.buffer;
     std::int64_t end = 0, right = 0;
-    for (const LowRank& part : low_rank_parts(layout, site.site.compression.rank)) {
+    for (const LowRank& part : low_rank_parts(layout, unit.options.compression.rank)) {
       const Segment& segment = layout.segments[part.segment];
       if (end < segment.offset) plain_.push_back({end, segment.offset});
       end = segment.offset + segment.numel;
@@ -29,19 +29,19 @@ class Factorisation {
     }
     if (end < layout.numel) plain_.push_back({end, layout.numel});
     for (const Span& span : plain_) plain_numbers_ += span.count();
-    factors_ = zeros(site.site.context, {right}, DType::f32, Purpose::gradient);
+    factors_ = zeros(unit.context, {right}, DType::f32, Purpose::gradient);
   }
 
   const Tensor& factors() const { return factors_; }
 
   Work send_left(const Tensor& numbers) {
     {
-      const WorkTimer::Scope timing(site_.timer);
+      const WorkTimer::Scope timing(unit_.times.codec);
       numbers_ = numbers;
-      left_ = empty(site_.site.context, {lefts_ + plain_numbers_}, DType::f32, Purpose::bucket);
+      left_ = empty(unit_.context, {lefts_ + plain_numbers_}, DType::f32, Purpose::bucket);
       for_each_part(left_, factors_, [&](std::size_t i, const Tensor& left, const Tensor& right) {
         // A row of zeros would stay one: at first, and where a gradient had fewer independent columns.
-        kernels::fill_empty_rows(right, site_.site.seed, concat("powersgd.", segment_of(i).name));
+        kernels::fill_empty_rows(right, unit_.options.seed, concat("powersgd.", segment_of(i).name));
         kernels::matmul(matrix(numbers, i), right.transpose(0, 1), {.into = left});
       });
       for_each_plain(numbers, [](const Tensor& from, const Tensor& to) {
@@ -49,12 +49,12 @@ class Factorisation {
         kernels::fill(from, 0);
       });
     }
-    return site_.site.axes.shards.all_reduce(left_, CombineOp::sum, site_.site.subject);
+    return unit_.axes.shards.all_reduce(left_, CombineOp::sum, unit_.subject());
   }
   Work send_right() {
     {
-      const WorkTimer::Scope timing(site_.timer);
-      right_ = empty(site_.site.context, factors_.shape(), DType::f32, Purpose::bucket);
+      const WorkTimer::Scope timing(unit_.times.codec);
+      right_ = empty(unit_.context, factors_.shape(), DType::f32, Purpose::bucket);
       for_each_part(left_, right_, [&](std::size_t i, const Tensor& left, const Tensor& right) {
         kernels::orthonormalise(left);
         const Tensor whole = matrix(numbers_, i);
@@ -66,23 +66,23 @@ class Factorisation {
       numbers_ = {};
     }
     if (right_.numel() == 0) return {};
-    return site_.site.axes.shards.all_reduce(right_, CombineOp::sum, site_.site.subject);
+    return unit_.axes.shards.all_reduce(right_, CombineOp::sum, unit_.subject());
   }
   Tensor sum() {
-    const WorkTimer::Scope timing(site_.timer);
+    const WorkTimer::Scope timing(unit_.times.codec);
     kernels::copy_into(factors_, right_);
-    const Tensor sum = zeros(site_.site.context, {site_.split.whole}, DType::f32, Purpose::workspace);
+    const Tensor sum = zeros(unit_.context, {unit_.split.whole}, DType::f32, Purpose::workspace);
     for_each_part(left_, right_, [&](std::size_t i, const Tensor& left, const Tensor& right) {
       kernels::matmul(left, right, {.into = matrix(sum, i), .same_bits = true});  // on every rank
     });
     for_each_plain(sum, [](const Tensor& to, const Tensor& from) { kernels::copy_into(to, from); });
     left_ = right_ = {};
-    if (site_.split.sums_whole()) return sum;
-    return sum.slice(0, site_.split.shard.begin, site_.split.shard.end);
+    if (unit_.split.sums_whole()) return sum;
+    return sum.slice(0, unit_.split.shard.begin, unit_.split.shard.end);
   }
 
  private:
-  const Segment& segment_of(std::size_t i) const { return site_.layout.segments[parts_[i].segment]; }
+  const Segment& segment_of(std::size_t i) const { return unit_.buffer.segments[parts_[i].segment]; }
   // Calls f(part's number, its P, its Q), views of flat memory.
   template <class F>
   void for_each_part(const Tensor& left, const Tensor& right, const F& f) const {
@@ -109,38 +109,32 @@ class Factorisation {
     }
   }
 
-  StageSite site_;
+  const UnitSite& unit_;
   std::vector<LowRank> parts_;
   std::vector<Span> plain_;
   std::int64_t lefts_ = 0, plain_numbers_ = 0;  // numbers of all P, and of what is no matrix's
   Tensor factors_, left_, right_, numbers_;
 };
 
-class LeftFactors : public RunningStage {
+// The left factors and the right ones, which take what has come of the left.
+class FactorStage : public RunningStage {
  public:
-  explicit LeftFactors(std::shared_ptr<Factorisation> shared) : shared_(std::move(shared)) {}
-  Work begin(const Tensor& numbers, const Tensor&) override { return shared_->send_left(numbers); }
-  Tensor finish() override { return {}; }  // the right factors take them
+  FactorStage(std::shared_ptr<Factorisation> shared, bool is_left) : shared_(std::move(shared)), is_left_(is_left) {}
+  Work begin(const Tensor& numbers, const Tensor&) override {
+    return is_left_ ? shared_->send_left(numbers) : shared_->send_right();
+  }
+  Tensor finish() override { return is_left_ ? Tensor() : shared_->sum(); }
 
  private:
   std::shared_ptr<Factorisation> shared_;
-};
-
-class RightFactors : public RunningStage {
- public:
-  explicit RightFactors(std::shared_ptr<Factorisation> shared) : shared_(std::move(shared)) {}
-  Work begin(const Tensor&, const Tensor&) override { return shared_->send_right(); }
-  Tensor finish() override { return shared_->sum(); }
-
- private:
-  std::shared_ptr<Factorisation> shared_;
+  bool is_left_;
 };
 
 }  // namespace
 
-FactorStages make_factor_stages(const StageSite& site) {
-  const auto shared = std::make_shared<Factorisation>(site);
-  return {std::make_unique<LeftFactors>(shared), std::make_unique<RightFactors>(shared), shared->factors()};
+FactorStages make_factor_stages(const UnitSite& unit) {
+  const auto shared = std::make_shared<Factorisation>(unit);
+  return {std::make_unique<FactorStage>(shared, true), std::make_unique<FactorStage>(shared, false), shared->factors()};
 }
 
 }  // namespace keel

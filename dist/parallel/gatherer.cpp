@@ -4,33 +4,33 @@
 
 #include "keel/kernels/codec.h"
 #include "keel/kernels/elementwise.h"
-#include "keel/runtime/work_timer.h"
 
 namespace keel {
 namespace {
 
 class PlainGatherer : public Gatherer {
  public:
-  PlainGatherer(Communicator& ranks, int subject) : ranks_(ranks), subject_(subject) {}
-  Work begin(const Tensor& own, const Tensor& whole) override { return ranks_.all_gather(own, whole, subject_); }
+  explicit PlainGatherer(const UnitSite& unit) : unit_(unit) {}
+  Work begin(const Tensor& own, const Tensor& whole) override {
+    return unit_.axes.shards.all_gather(own, whole, unit_.subject());
+  }
 
  private:
-  Communicator& ranks_;
-  int subject_;
+  const UnitSite& unit_;
 };
 
 // Shards travel as a codec's bytes, and every rank decodes all of them, its own among them: qwZ of Wang et al. 2023
 // (ZeRO++). A rank that owns everything does the same without a message.
 class CodedGatherer : public Gatherer {
  public:
-  CodedGatherer(const Context& context, const UnitSplit& split, Communicator& ranks, int subject)
-      : ranks_(ranks), subject_(subject), codec_(codec_of(split.code)), part_(split.shard.count()), timer_(context) {}
+  explicit CodedGatherer(const UnitSite& unit)
+      : unit_(unit), ranks_(unit.axes.shards), codec_(codec_of(unit.split.code)), part_(unit.split.shard.count()) {}
 
   Work begin(const Tensor& own, const Tensor& whole) override {
     whole_ = whole;
     const std::int64_t shards = own.numel() == whole.numel() ? ranks_.size() : 1;
     {
-      const WorkTimer::Scope timing(timer_);
+      const WorkTimer::Scope timing(unit_.times.codec);
       const Tensor numbers = empty(own.context(), {shards, part_}, DType::f32, Purpose::workspace);
       kernels::copy_into(numbers.flatten(), own);
       payloads_ = empty(own.context(), {shards * bytes()}, DType::u8, Purpose::bucket);
@@ -39,42 +39,39 @@ class CodedGatherer : public Gatherer {
     if (shards == ranks_.size()) return {};
     own_payload_ =
         std::exchange(payloads_, empty(own.context(), {ranks_.size() * bytes()}, DType::u8, Purpose::bucket));
-    return ranks_.all_gather(own_payload_, payloads_, subject_);
+    return ranks_.all_gather(own_payload_, payloads_, unit_.subject());
   }
   void finish() override {
-    const WorkTimer::Scope timing(timer_);
+    const WorkTimer::Scope timing(unit_.times.codec);
     const std::int64_t shards = ranks_.size();
     const Tensor numbers = zeros(whole_.context(), {shards, part_}, DType::f32, Purpose::workspace);
     kernels::decode_add({numbers, payloads_.view({shards, bytes()}), codec_});
     kernels::copy_into(whole_, numbers.flatten());
     own_payload_ = payloads_ = whole_ = {};
   }
-  double codec_ms() const override { return timer_.milliseconds(); }
 
  private:
   std::int64_t bytes() const { return codec_.bytes(part_); }
 
+  const UnitSite& unit_;
   Communicator& ranks_;
-  int subject_;
   Codec codec_;
   std::int64_t part_;  // numbers of a shard
-  WorkTimer timer_;
   Tensor own_payload_, payloads_, whole_;
 };
 
 // Keeps a shard of the subgroup's, and gathers from there until the weights change: hpZ of the same.
 class SecondaryGatherer : public Gatherer {
  public:
-  SecondaryGatherer(std::unique_ptr<Gatherer> first, const Context& context, const UnitSplit& split,
-                    Communicator& inside, int subject)
+  SecondaryGatherer(std::unique_ptr<Gatherer> first, const UnitSite& unit)
       : first_(std::move(first)),
-        inside_(inside),
-        subject_(subject),
-        place_(part({0, split.whole}, inside.size(), inside.rank())),
-        shard_(empty(context, {place_.count()}, split.values, Purpose::parameter)) {}
+        unit_(unit),
+        inside_(*unit.axes.inside),
+        place_(part({0, unit.split.whole}, inside_.size(), inside_.rank())),
+        shard_(empty(unit.context, {place_.count()}, unit.split.values, Purpose::parameter)) {}
 
   Work begin(const Tensor& own, const Tensor& whole) override {
-    if (is_fresh_) return inside_.all_gather(shard_, whole, subject_);
+    if (is_fresh_) return inside_.all_gather(shard_, whole, unit_.subject());
     whole_ = whole;
     return first_->begin(own, whole);
   }
@@ -85,12 +82,11 @@ class SecondaryGatherer : public Gatherer {
     whole_ = {};
   }
   void weights_change() override { is_fresh_ = false; }
-  double codec_ms() const override { return first_->codec_ms(); }
 
  private:
   std::unique_ptr<Gatherer> first_;
+  const UnitSite& unit_;
   Communicator& inside_;
-  int subject_;
   Span place_;
   Tensor shard_, whole_;
   bool is_fresh_ = false;  // the shard has the weights that are
@@ -98,12 +94,12 @@ class SecondaryGatherer : public Gatherer {
 
 }  // namespace
 
-std::unique_ptr<Gatherer> make_gatherer(const Context& context, const UnitSplit& split, const Axes& axes, int subject) {
+std::unique_ptr<Gatherer> make_gatherer(const UnitSite& unit) {
   std::unique_ptr<Gatherer> gatherer;
-  if (split.code == WeightCode::exact) gatherer = std::make_unique<PlainGatherer>(axes.shards, subject);
-  else gatherer = std::make_unique<CodedGatherer>(context, split, axes.shards, subject);
-  if (split.secondary == 0) return gatherer;
-  return std::make_unique<SecondaryGatherer>(std::move(gatherer), context, split, *axes.inside, subject);
+  if (unit.split.code == WeightCode::exact) gatherer = std::make_unique<PlainGatherer>(unit);
+  else gatherer = std::make_unique<CodedGatherer>(unit);
+  if (unit.split.secondary == 0) return gatherer;
+  return std::make_unique<SecondaryGatherer>(std::move(gatherer), unit);
 }
 
 }  // namespace keel

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "keel/dist/parallel/axes.h"
+#include "keel/dist/parallel/engine_site.h"
 #include "keel/dist/parallel/unit_split.h"
 
 namespace keel {
@@ -18,11 +18,9 @@ class Gatherer {
   virtual void finish() {}
   // What is left of earlier gathers is no longer true.
   virtual void weights_change() {}
-  // Milliseconds in which weights were encoded and decoded.
-  virtual double codec_ms() const { return 0; }
 };
 
-// Axes and split must outlive it.
-std::unique_ptr<Gatherer> make_gatherer(const Context& context, const UnitSplit& split, const Axes& axes, int subject);
+// The unit must outlive it.
+std::unique_ptr<Gatherer> make_gatherer(const UnitSite& unit);
 
 }  // namespace keel

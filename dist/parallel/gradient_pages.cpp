@@ -7,7 +7,7 @@
 
 namespace keel {
 
-GradientPages::GradientPages(FlatBuffer& buffer, const UnitSplit& split, const ReducerSite& site, const Tensor& sums)
+GradientPages::GradientPages(FlatBuffer& buffer, const UnitSplit& split, const UnitSite& site, const Tensor& sums)
     : buffer_(buffer),
       split_(split),
       pager_(*site.pager),

@@ -4,8 +4,9 @@
 
 #include <memory>
 
+#include "keel/dist/parallel/engine_site.h"
 #include "keel/dist/parallel/page.h"
-#include "keel/dist/parallel/running_stage.h"
+#include "keel/dist/parallel/unit_split.h"
 #include "keel/kernels/step_state.h"
 
 namespace keel {
@@ -14,7 +15,7 @@ namespace keel {
 class GradientPages {
  public:
   // All that is named must outlive it. `sums`: where the sums of the shard lie, unless they are a part of the whole.
-  GradientPages(FlatBuffer& buffer, const UnitSplit& split, const ReducerSite& site, const Tensor& sums);
+  GradientPages(FlatBuffer& buffer, const UnitSplit& split, const UnitSite& site, const Tensor& sums);
 
   // A pass has come past the unit, and its gradient is not reduced now.
   void store_whole();

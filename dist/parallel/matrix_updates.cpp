@@ -9,11 +9,11 @@
 namespace keel {
 
 MatrixUpdates::MatrixUpdates(const Optimizer& optimizer, MatrixDeal deal, std::span<const ParameterRange> ranges,
-                             const Context& context, const Context& collectives, Communicator& ranks)
-    : optimizer_(optimizer), deal_(std::move(deal)), context_(context), collectives_(collectives), ranks_(ranks) {
+                             const RanksSite& site)
+    : optimizer_(optimizer), deal_(std::move(deal)), site_(site), ranks_(site.ranks) {
   for (const DealtMatrix& matrix : deal_.matrices()) {
     pieces_.emplace_back();
-    const Span mine = deal_.piece(matrix, ranks.rank());
+    const Span mine = deal_.piece(matrix, ranks_.rank());
     if (mine.count() == 0) continue;
     const std::int64_t first = deal_.number_of(matrix.unit, mine.begin);
     const auto behind = std::ranges::upper_bound(ranges, first, {}, &ParameterRange::first);
@@ -29,7 +29,7 @@ void MatrixUpdates::begin(std::span<ParameterRange> ranges) const {
     ParameterRange& range = ranges[piece.range];
     if (piece.place.count() == 0 || range.matrix.defined()) continue;
     const DType wide = range.parameter.dtype() == DType::f64 ? DType::f64 : DType::f32;
-    range.matrix = zeros(context_, range.parameter.shape(), wide, Purpose::bucket);
+    range.matrix = zeros(site_.context, range.parameter.shape(), wide, Purpose::bucket);
   }
 }
 
@@ -49,7 +49,7 @@ Tensor MatrixUpdates::own_piece(std::size_t matrix, std::span<const ParameterRan
 }
 
 Tensor MatrixUpdates::buffer(std::int64_t count, Purpose purpose) const {
-  return empty(context_, {count}, deal_.dtype(), purpose);
+  return empty(site_.context, {count}, deal_.dtype(), purpose);
 }
 
 // The numbers of a whole matrix, flat.
@@ -67,7 +67,7 @@ void MatrixUpdates::run_alone(std::span<const ParameterRange> ranges) {
 // Where everybody has all elements: the matrices of each owner lie one behind the other, in equal shards.
 void MatrixUpdates::run_whole(std::span<const ParameterRange> ranges) {
   const std::int64_t most = deal_.most_dealt();
-  Tensor all = zeros(context_, {ranks_.size(), most}, deal_.dtype(), Purpose::bucket);
+  Tensor all = zeros(site_.context, {ranks_.size(), most}, deal_.dtype(), Purpose::bucket);
   const auto for_dealt = [&](int owner, const auto& call) {
     std::int64_t at = 0;
     for (std::size_t i = 0; i < deal_.matrices().size(); ++i) {
@@ -82,10 +82,10 @@ void MatrixUpdates::run_whole(std::span<const ParameterRange> ranges) {
     kernels::copy_into(place, transform(matrix, place));
   });
   {
-    const Stopwatch watch(waited_ms_);
-    const Tensor there = kernels::to(all, collectives_, Purpose::bucket);
+    const Stopwatch watch(site_.waited_ms);
+    const Tensor there = kernels::to(all, site_.collectives, Purpose::bucket);
     ranks_.all_gather(there.select(0, ranks_.rank()), there.flatten()).wait();
-    all = kernels::to(there, context_, Purpose::workspace);
+    all = kernels::to(there, site_.context, Purpose::workspace);
   }
   for (int owner = 0; owner < ranks_.size(); ++owner)
     for_dealt(owner,
@@ -155,13 +155,13 @@ void MatrixUpdates::exchange(const Tensor& mine, const Tensor& dealt, bool back)
     to_owners.push_back(deal_.exchanged(ranks_.rank(), rank));
     from_ranks.push_back(deal_.exchanged(rank, ranks_.rank()));
   }
-  const Stopwatch watch(waited_ms_);
-  const Tensor there = kernels::to(back ? dealt : mine, collectives_, Purpose::bucket);
+  const Stopwatch watch(site_.waited_ms);
+  const Tensor there = kernels::to(back ? dealt : mine, site_.collectives, Purpose::bucket);
   const Tensor& target = back ? mine : dealt;
-  const bool apart = collectives_ != context_;
-  const Tensor arriving = apart ? empty(collectives_, target.shape(), target.dtype(), Purpose::bucket) : target;
+  const bool apart = site_.collectives != site_.context;
+  const Tensor arriving = apart ? empty(site_.collectives, target.shape(), target.dtype(), Purpose::bucket) : target;
   ranks_.all_to_all_v(there, arriving, back ? from_ranks : to_owners, back ? to_owners : from_ranks).wait();
-  if (apart) kernels::copy_into(target, transfer(arriving, context_, Purpose::workspace));
+  if (apart) kernels::copy_into(target, transfer(arriving, site_.context, Purpose::workspace));
 }
 
 }  // namespace keel

@@ -5,8 +5,8 @@
 #include <span>
 #include <vector>
 
-#include "keel/dist/comm/communicator.h"
 #include "keel/dist/parallel/matrix_deal.h"
+#include "keel/dist/parallel/rank_sums.h"
 
 namespace keel {
 
@@ -17,20 +17,16 @@ namespace keel {
 // so all stages and numbers of ranks transform the same bits.
 class MatrixUpdates {
  public:
-  // `ranges` are all that this rank updates, in the order of units and parameters, each of one parameter. The optimizer
-  // works in `context`, and the collectives of `ranks`, those that the deal is among, in `collectives`, which may be
-  // another one.
+  // `ranges` are all that this rank updates, in the order of units and parameters, each of one parameter. The ranks of
+  // the site are those that the deal is among.
   MatrixUpdates(const Optimizer& optimizer, MatrixDeal deal, std::span<const ParameterRange> ranges,
-                const Context& context, const Context& collectives, Communicator& ranks);
+                const RanksSite& site);
 
   // Gives the ranges of matrices, the same as before, memory for `matrix`; end() takes it back.
   void begin(std::span<ParameterRange> ranges) const;
   void end(std::span<ParameterRange> ranges) const;
   // Makes of what prepare() has written there what update() reads. Every rank calls it.
   void run(std::span<const ParameterRange> ranges);
-
-  // Milliseconds in which this thread has waited for the other ranks.
-  double waited_ms() const { return waited_ms_; }
 
  private:
   // This rank's elements of a matrix, in the range of its parameter.
@@ -50,10 +46,9 @@ class MatrixUpdates {
 
   const Optimizer& optimizer_;
   MatrixDeal deal_;
-  Context context_, collectives_;
+  RanksSite site_;
   Communicator& ranks_;
   std::vector<OwnPiece> pieces_;  // by matrix
-  double waited_ms_ = 0;
 };
 
 }  // namespace keel

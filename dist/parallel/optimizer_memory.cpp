@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "keel/dist/parallel/row_sums.h"
 #include "keel/kernels/elementwise.h"
 
 namespace keel {
@@ -107,13 +106,6 @@ void OptimizerMemory::forget_rows() {
     ParameterRange& range = ranges_[static_cast<std::size_t>(unit_ranges_[i].begin)];
     range.rows = range.gradient = Tensor();
   }
-}
-
-double OptimizerMemory::waited_ms() const {
-  double sum = 0;
-  for (const Batch& batch : batches_) sum += batch.matrices ? batch.matrices->waited_ms() : 0;
-  for (const auto& sums : sums_) sum += sums->waited_ms();
-  return sum;
 }
 
 TensorParts OptimizerMemory::parts() const {

@@ -12,7 +12,6 @@
 
 #include "keel/dist/parallel/matrix_updates.h"
 #include "keel/dist/parallel/shard_unit.h"
-#include "keel/dist/parallel/tensor_sums.h"
 #include "keel/dist/parallel/update_walk.h"
 #include "keel/nn/tensor_parts.h"
 #include "keel/optim/optimizer.h"
@@ -24,24 +23,11 @@ class StateSlots;  // keel/dist/parallel/state_slots.h
 class OptimizerMemory {
  public:
   using Units = std::vector<std::unique_ptr<ShardUnit>>;
-  // Where it is.
-  struct Site {
-    Context context;           // of the model
-    bool offloads = false;     // the optimizer works in the processor's memory
-    DType dtype = DType::f32;  // of its state
-    Communicator& ranks;       // all of them, for sums over whole parameters
-    int sharers = 1;           // how many of them, from the first on, have all shards
-    Communicator& shards;      // the ranks that shards are spread over
-    bool is_sharded = false;   // each updates its shards alone
-    int virtual_ranks = 1;     // of each rank; sums are measured of the shard of each
-    MatrixWork matrices = MatrixWork::dealt;
-    Pager* pager = nullptr;   // of what lies in files; null: nothing does
-    std::int64_t budget = 0;  // bytes of it that an update has in memory at a time
-  };
   // Told of a unit that is trained whose values are new, on this rank and on the device.
   using Updated = std::function<void(std::size_t unit)>;
-  // Units, optimizer and communicator must outlive it.
-  OptimizerMemory(const Units& units, const Optimizer& optimizer, const GroupRule& groups, const Site& site);
+  // `deciders`: the ranks that sums over whole parameters are of; those with all shards are the first. Units, optimizer
+  // and communicator must outlive it.
+  OptimizerMemory(const Units& units, const Optimizer& optimizer, Communicator& deciders, const EngineSite& site);
 
   // Updates what this rank owns by the gradients of its units. `state`: a step that decide_step() has decided. The
   // device has the new values afterwards; the other ranks do not. `updated` may send them, one unit after the other.
@@ -63,7 +49,6 @@ class OptimizerMemory {
   // Bytes that were copied between the device and the processor.
   std::int64_t offload_bytes() const { return offload_bytes_; }
   void count_offload(std::int64_t bytes) { offload_bytes_ += bytes; }
-  double waited_ms() const;
 
  private:
   class WalkOverFiles;
@@ -97,11 +82,10 @@ class OptimizerMemory {
     Walk prepare{&WalkUses::prepare}, update{&WalkUses::update};
   };
 
-  void make_sums(const Site& site);
-  void make_batches(const GroupRule& groups, const Site& site);
+  void make_sums(Communicator& deciders);
+  void make_batches();
   void make_operands(std::size_t unit, const StateSlots& slots);
-  void make_ranges(std::size_t unit, std::int64_t before, std::size_t parameter, const GroupRule& groups,
-                   const StateSlots& slots);
+  void make_ranges(std::size_t unit, std::int64_t before, std::size_t parameter, const StateSlots& slots);
   std::vector<Tensor> make_parameter_state(std::size_t unit, std::size_t segment, const ParameterGroup& group,
                                            const StateSlots& slots);
   ParameterRange range_of(std::size_t unit, std::int64_t begin, std::int64_t end) const;
@@ -115,6 +99,7 @@ class OptimizerMemory {
 
   const Units& units_;
   const Optimizer& optimizer_;
+  EngineSite site_;
   Context context_;
   bool offloads_;
   DType dtype_;

@@ -9,47 +9,52 @@
 
 namespace keel {
 
-OptimizerMemory::OptimizerMemory(const Units& units, const Optimizer& optimizer, const GroupRule& groups,
-                                 const Site& site)
+OptimizerMemory::OptimizerMemory(const Units& units, const Optimizer& optimizer, Communicator& deciders,
+                                 const EngineSite& site)
     : units_(units),
       optimizer_(optimizer),
-      context_(site.offloads ? site.context.host() : site.context),
-      offloads_(site.offloads),
-      dtype_(site.dtype),
+      site_(site),
+      context_(site.update_context()),
+      offloads_(site.offload),
+      dtype_(site.options.policy.master_dtype()),
       pager_(site.pager) {
   if (const SharedNumber* shared = optimizer_.shared_number())
     shared_ = from_values(context_, std::vector<double>(static_cast<std::size_t>(shared->count), shared->initial),
                           {shared->count}, Purpose::workspace);
-  make_sums(site);
+  make_sums(deciders);
   std::int64_t before = 0;    // numbers in the units before
   std::size_t parameter = 0;  // that are trained, in the units before with the same sums
   for (std::size_t i = 0; i < units_.size(); ++i) {
     const ShardUnit& unit = *units_[i];
-    const StateSlots slots(unit.layout(), unit.split(), optimizer_, groups);
+    const StateSlots slots(unit.layout(), unit.split(), optimizer_, site.options.groups);
     make_operands(i, slots);
-    make_ranges(i, before, parameter, groups, slots);
+    make_ranges(i, before, parameter, slots);
     if (!unit.trainable()) continue;
     before += unit.layout().numel;
     if (pager_ == nullptr) parameter += unit.layout().segments.size();
   }
-  make_batches(groups, site);
+  make_batches();
 }
 
-void OptimizerMemory::make_batches(const GroupRule& groups, const Site& site) {
+void OptimizerMemory::make_batches() {
+  const ShardingOptions& sharding = site_.options.sharding;
+  Communicator& shards = site_.axes.shards;
   if (optimizer_.requirements().matrices) {
     std::vector<const FlatBuffer*> layout;
     for (const auto& unit : units_) layout.push_back(&unit->layout());
-    const MatrixDeal all(layout, optimizer_, groups, site.shards.size(), site.is_sharded, dtype_, site.matrices);
-    for (MatrixDeal& deal : all.in_batches(matrices_at_a_time(pager_ != nullptr, site.budget, dtype_))) {
+    const MatrixDeal all(layout, optimizer_, site_.options.groups, shards.size(),
+                         kShardingStages[sharding.stage].optimizer, dtype_, sharding.matrices);
+    for (MatrixDeal& deal : all.in_batches(matrices_at_a_time(pager_ != nullptr, sharding.offload_budget, dtype_))) {
       Batch& batch = batches_.emplace_back(Batch{.units = deal.units()});
-      batch.matrices.emplace(optimizer_, std::move(deal), ranges_, context_, site.context, site.shards);
+      batch.matrices.emplace(optimizer_, std::move(deal), ranges_,
+                             RanksSite{shards, context_, site_.context, site_.times.waited_ms});
     }
   } else {
     batches_.push_back({.units = {0, static_cast<std::int64_t>(units_.size())}});
   }
   for (Batch& batch : batches_)
     for (Walk* walk : {&batch.prepare, &batch.update})
-      if (pager_ != nullptr) make_walk(*walk, batch.units, site.budget);
+      if (pager_ != nullptr) make_walk(*walk, batch.units, sharding.offload_budget);
 }
 
 void OptimizerMemory::make_operands(std::size_t number, const StateSlots& slots) {
@@ -65,7 +70,7 @@ void OptimizerMemory::make_operands(std::size_t number, const StateSlots& slots)
   };
   operands = {{unit.parameters().update_values(), kWeightUses, unit.parameters().update_page()},
               {unit.parameters().own_master(), kWeightUses, unit.parameters().master_page()},
-              {unit.gradient().own(), slots.gradient_uses(), unit.gradient_page()}};
+              {unit.gradient().own(), slots.gradient_uses(), unit.gradient().page()}};
   for (std::size_t kind = 0; kind < optimizer_.state_names().size(); ++kind) {
     states.push_back(zeros(context_, {owned}, dtype_, in_file ? Purpose::bucket : Purpose::optimizer));
     if (const double initial = optimizer_.initial_state(kind); initial != 0) kernels::fill(states.back(), initial);
@@ -85,26 +90,23 @@ void OptimizerMemory::make_operands(std::size_t number, const StateSlots& slots)
   }
 }
 
-void OptimizerMemory::make_sums(const Site& site) {
+void OptimizerMemory::make_sums(Communicator& deciders) {
   unit_sums_.assign(units_.size(), nullptr);
   if (optimizer_.requirements().passes == 0) return;
-  std::vector<Dims> shapes;
-  const auto add = [&] {
-    sums_.push_back(std::make_unique<TensorSums>(optimizer_, shapes, context_, site.context, site.ranks, site.sharers,
-                                                 site.virtual_ranks));
-    shapes.clear();
+  const auto add = [&](std::size_t first, std::size_t end) {
+    std::vector<Dims> shapes;
+    for (std::size_t i = first; i < end; ++i)
+      for (const Segment& segment : units_[i]->layout().segments)
+        if (units_[i]->trainable()) shapes.push_back(segment.shape);
+    const RanksSite among{deciders, context_, site_.context, site_.times.waited_ms};
+    sums_.push_back(
+        std::make_unique<TensorSums>(optimizer_, shapes, among, site_.place.ranks, site_.place.virtual_ranks));
+    for (std::size_t i = first; i < end; ++i)
+      if (units_[i]->trainable()) unit_sums_[i] = sums_.back().get();
   };
-  for (std::size_t i = 0; i < units_.size(); ++i) {
-    if (!units_[i]->trainable()) continue;
-    for (const Segment& segment : units_[i]->layout().segments) shapes.push_back(segment.shape);
-    if (pager_ == nullptr) continue;
-    add();
-    unit_sums_[i] = sums_.back().get();
-  }
-  if (pager_ != nullptr) return;
-  add();
+  if (pager_ == nullptr) return add(0, units_.size());
   for (std::size_t i = 0; i < units_.size(); ++i)
-    if (units_[i]->trainable()) unit_sums_[i] = sums_.back().get();
+    if (units_[i]->trainable()) add(i, i + 1);
 }
 
 // Elements of a unit that this rank owns, as the optimizer sees them.
@@ -150,14 +152,14 @@ std::vector<Tensor> OptimizerMemory::make_parameter_state(std::size_t number, st
 // Neighbours of one group are updated as one range, as far as this rank owns them; unless the optimizer treats
 // parameters one by one. `before`: numbers that are trained in the units before; `parameter`: parameters whose sums
 // come before the unit's.
-void OptimizerMemory::make_ranges(std::size_t unit, std::int64_t before, std::size_t parameter, const GroupRule& groups,
+void OptimizerMemory::make_ranges(std::size_t unit, std::int64_t before, std::size_t parameter,
                                   const StateSlots& slots) {
   const auto first_range = static_cast<std::int64_t>(ranges_.size()),
              first_part = static_cast<std::int64_t>(parts_.size());
   const std::vector<Segment>& segments = units_[unit]->layout().segments;
   const bool one_by_one = optimizer_.requirements().one_by_one;
   const TensorSums* const sums = unit_sums_[unit];
-  const auto group_of = [&](std::size_t at) { return keel::group_of(groups, segments[at]); };
+  const auto group_of = [&](std::size_t at) { return keel::group_of(site_.options.groups, segments[at]); };
   for (std::size_t first = 0, last; first < segments.size() && units_[unit]->trainable(); first = last) {
     const ParameterGroup group = group_of(first);
     for (last = first + 1; !one_by_one && last < segments.size() && group_of(last) == group;) ++last;

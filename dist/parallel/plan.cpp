@@ -7,10 +7,8 @@
 #include "keel/dist/parallel/file_plan.h"
 #include "keel/dist/parallel/memory_peaks.h"
 #include "keel/dist/parallel/rank_groups.h"
-#include "keel/dist/parallel/row_sums.h"
 #include "keel/dist/parallel/sent_bytes.h"
 #include "keel/dist/parallel/step_tuning.h"
-#include "keel/dist/parallel/virtual_ranks.h"
 
 namespace keel {
 namespace {

@@ -2,31 +2,161 @@
 
 #include <utility>
 
+#include "keel/kernels/codec.h"
 #include "keel/kernels/elementwise.h"
 #include "keel/runtime/stopwatch.h"
 
 namespace keel {
+namespace {
 
-Reducer::Reducer(const FlatBuffer& layout, const UnitSplit& split, const ReducerSite& site)
-    : split_(split), site_(site), timer_(site.context) {
-  if (split.reduction.state > 0) feedback_.emplace(site.context, split.reduction.residual.count());
-  const StageSite shared{site_, layout, split, timer_};
+using StageKind = ReductionStage::Kind;
+
+// Adds up numbers in the wire dtype.
+class SumStage : public RunningStage {
+ public:
+  SumStage(StageKind kind, const UnitSite& unit) : kind_(kind), unit_(unit) {}
+
+  Work begin(const Tensor& numbers, const Tensor& into) override {
+    const DType wire = unit_.split.wire;
+    Communicator& shards = unit_.axes.shards;
+    const int subject = unit_.subject();
+    const CombineOp sum = unit_.split.is_pairwise ? CombineOp::pairwise_sum : CombineOp::sum;
+    if (kind_ == StageKind::gather_sums) {
+      received_ = empty(unit_.context, {unit_.split.whole}, wire, Purpose::bucket);
+      const Span shard = unit_.split.shard;
+      sent_ = received_.slice(0, shard.begin, shard.end);
+      const WorkTimer::Scope timing(unit_.times.codec);
+      kernels::copy_into(sent_, numbers);
+    } else if (numbers.dtype() == wire) {
+      sent_ = numbers;
+    } else {
+      const WorkTimer::Scope timing(unit_.times.codec);
+      sent_ = kernels::cast(numbers, wire);
+    }
+    switch (kind_) {
+      case StageKind::gather_sums: return shards.all_gather(sent_, received_, subject);
+      case StageKind::scatter_sums:
+        received_ = into.defined() && into.dtype() == wire && sent_.raw() == numbers.raw()
+                        ? into
+                        : empty(unit_.context, {unit_.split.shard.count()}, wire, Purpose::bucket);
+        return shards.reduce_scatter(sent_, received_, sum, subject);
+      default:
+        received_ = sent_;
+        return (kind_ == StageKind::sum_replicas ? *unit_.axes.replicas : shards).all_reduce(sent_, sum, subject);
+    }
+  }
+  Tensor finish() override {
+    sent_ = {};
+    return std::exchange(received_, {});
+  }
+
+ private:
+  StageKind kind_;
+  const UnitSite& unit_;
+  Tensor sent_, received_;
+};
+
+// Sends bytes that a codec makes of each rank's numbers: int8, topk.
+//
+// Each rank's payload of shard i goes to rank i, or to all. Inside a subgroup a rank gets those of all shards whose
+// owners have its place in theirs. Across groups a rank's payload is of all that it has of its group's sum. Sums are
+// taken in fp32 in the order of ranks.
+class PayloadStage : public RunningStage {
+ public:
+  PayloadStage(StageKind kind, const UnitSite& unit)
+      : kind_(kind),
+        unit_(unit),
+        codec_(codec_of(unit.options.compression)),
+        ranks_(axis_of(kind, unit.axes)),
+        part_(kind == StageKind::gather_replicas ? unit.split.reduction.residual.count() : unit.split.shard.count()) {}
+
+  Work begin(const Tensor& numbers, const Tensor&) override {
+    const Context& context = unit_.context;
+    const bool gathers = kind_ == StageKind::gather_payloads || kind_ == StageKind::gather_replicas;
+    {
+      const WorkTimer::Scope timing(unit_.times.codec);
+      const std::int64_t shards = kind_ == StageKind::gather_replicas  ? 1
+                                  : kind_ == StageKind::scatter_across ? ranks_.size()
+                                                                       : unit_.axes.shards.size();
+      sent_ = empty(context, {shards * bytes()}, DType::u8, Purpose::bucket);
+      // What is left out stays in the numbers, which nobody reads any more unless they are a residual.
+      kernels::encode({rows_of(kernels::cast(numbers, DType::f32), 0, shards), rows_of(sent_, 0, shards), codec_});
+      if (kind_ == StageKind::scatter_inside) sent_ = by_place(sent_, shards);
+      received_ = empty(context, {(gathers ? ranks_.size() : 1) * shards * bytes()}, DType::u8, Purpose::bucket);
+      slices_ = gathers ? shards : shards / ranks_.size();
+    }
+    return gathers ? ranks_.all_gather(sent_, received_, unit_.subject()) : ranks_.all_to_all(sent_, received_);
+  }
+  Tensor finish() override {
+    const WorkTimer::Scope timing(unit_.times.codec);
+    const Tensor sum = zeros(unit_.context, {slices_ * part_}, DType::f32, Purpose::workspace);
+    for (std::int64_t r = 0; r < ranks_.size(); ++r)
+      kernels::decode_add({rows_of(sum, 0, slices_), rows_of(received_, r * slices_, slices_), codec_});
+    sent_ = received_ = {};
+    // Blocks of numbers reach into gaps and padding, which stay zero whatever arrives.
+    if (kind_ == StageKind::gather_payloads) unit_.buffer.clear_gaps(0, sum);
+    else if (kind_ == StageKind::gather_replicas) unit_.buffer.clear_gaps(unit_.split.reduction.residual.begin, sum);
+    else if (kind_ != StageKind::scatter_inside) unit_.buffer.clear_gaps(unit_.split.shard.begin, sum);
+    return sum;
+  }
+
+ private:
+  std::int64_t bytes() const { return codec_.bytes(part_); }
+  Tensor rows_of(const Tensor& flat, std::int64_t first, std::int64_t count) const {
+    const std::int64_t length = flat.dtype() == DType::u8 ? bytes() : part_;
+    return flat.slice(0, first * length, (first + count) * length).view({count, length});
+  }
+
+  static Communicator& axis_of(StageKind kind, const Axes& axes) {
+    return axes[kind == StageKind::scatter_inside    ? Axis::inside
+                : kind == StageKind::scatter_across  ? Axis::across
+                : kind == StageKind::gather_replicas ? Axis::replicas
+                                                     : Axis::shards];
+  }
+  // Payloads by subgroup and place, as payloads by place and subgroup.
+  Tensor by_place(const Tensor& payloads, std::int64_t shards) const {
+    const std::int64_t places = ranks_.size(), subgroups = shards / places;
+    const Tensor sorted = empty(unit_.context, payloads.shape(), DType::u8, Purpose::bucket);
+    kernels::copy_into(sorted.view({places, subgroups, bytes()}),
+                       payloads.view({subgroups, places, bytes()}).transpose(0, 1));
+    return sorted;
+  }
+
+  StageKind kind_;
+  const UnitSite& unit_;
+  Codec codec_;
+  Communicator& ranks_;
+  std::int64_t part_;        // numbers of a shard
+  std::int64_t slices_ = 0;  // shards that each rank has sent here
+  Tensor sent_, received_;
+};
+
+std::unique_ptr<RunningStage> make_stage(StageKind kind, const UnitSite& unit) {
+  switch (kind) {
+    case StageKind::scatter_payloads:
+    case StageKind::scatter_inside:
+    case StageKind::scatter_across:
+    case StageKind::gather_payloads:
+    case StageKind::gather_replicas: return std::make_unique<PayloadStage>(kind, unit);
+    default: return std::make_unique<SumStage>(kind, unit);
+  }
+}
+
+}  // namespace
+
+Reducer::Reducer(const UnitSite& unit) : unit_(unit) {
+  const ReductionPlan& plan = unit.split.reduction;
+  if (plan.state > 0) feedback_.emplace(unit.context, plan.residual.count());
   FactorStages factors;
-  for (const ReductionStage& stage : split.reduction.stages) {
-    using Kind = ReductionStage::Kind;
-    switch (stage.kind) {
-      case Kind::scatter_payloads:
-      case Kind::scatter_inside:
-      case Kind::scatter_across:
-      case Kind::gather_payloads:
-      case Kind::gather_replicas: stages_.push_back(make_payload_stage(stage.kind, shared)); break;
-      case Kind::left_factors:
-        factors = make_factor_stages(shared);
-        stages_.push_back(std::move(factors.left));
-        feedback_->protect(factors_ = factors.factors);
-        break;
-      case Kind::right_factors: stages_.push_back(std::move(factors.right)); break;
-      default: stages_.push_back(make_sum_stage(stage.kind, shared));
+  for (const ReductionStage& stage : plan.stages) {
+    if (stage.kind == StageKind::left_factors) {
+      factors = make_factor_stages(unit);
+      stages_.push_back(std::move(factors.left));
+      feedback_->protect(factors_ = factors.factors);
+    } else if (stage.kind == StageKind::right_factors) {
+      stages_.push_back(std::move(factors.right));
+    } else {
+      stages_.push_back(make_stage(stage.kind, unit));
     }
   }
 }
@@ -40,15 +170,15 @@ void Reducer::begin(const Tensor& gradient, double scale, const Tensor& into) {
 }
 
 void Reducer::begin_stage(Tensor numbers) {
-  if (feedback_ && next_ == split_.reduction.feedback_stage) {
-    const WorkTimer::Scope timing(timer_);
+  if (feedback_ && next_ == unit_.split.reduction.feedback_stage) {
+    const WorkTimer::Scope timing(unit_.times.codec);
     numbers = feedback_->add(numbers, scale_);
   }
   work_ = stages_[next_++]->begin(numbers, into_);
 }
 
 void Reducer::wait() {
-  const Stopwatch watch(waited_ms_);
+  const Stopwatch watch(unit_.times.waited_ms);
   std::exchange(work_, {}).wait();
 }
 
@@ -61,15 +191,15 @@ void Reducer::proceed() {
 Tensor Reducer::finish() {
   while (next_ < stages_.size()) proceed();
   if (feedback_) {
-    const WorkTimer::Scope timing(timer_);
+    const WorkTimer::Scope timing(unit_.times.codec);
     feedback_->settle();
   }
   wait();
   const Tensor sum = stages_.back()->finish();
   into_ = {};
-  if (sum.dtype() == split_.wire) return sum;
-  const WorkTimer::Scope timing(timer_);
-  return kernels::cast(sum, split_.wire);
+  if (sum.dtype() == unit_.split.wire) return sum;
+  const WorkTimer::Scope timing(unit_.times.codec);
+  return kernels::cast(sum, unit_.split.wire);
 }
 
 void Reducer::end_step(bool taken) {

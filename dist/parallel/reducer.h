@@ -5,18 +5,39 @@
 // Sums over ranks are taken in fp32 in the order of ranks, whatever the stages, so all sharding stages and all ranks
 // have the same bits.
 
+#include <memory>
 #include <optional>
+#include <vector>
 
-#include "keel/dist/parallel/running_stage.h"
+#include "keel/dist/parallel/engine_site.h"
+#include "keel/dist/parallel/error_feedback.h"
+#include "keel/dist/parallel/unit_split.h"
 
 namespace keel {
 
+// A stage of the plan, as one rank runs it.
+class RunningStage {
+ public:
+  virtual ~RunningStage() = default;
+  // Encodes the numbers, which the last stage has left or which are the whole gradient, and asks for the collective.
+  // The result may go to `into`, where that is defined.
+  virtual Work begin(const Tensor& numbers, const Tensor& into) = 0;
+  // What the collective has brought: sums over its ranks.
+  virtual Tensor finish() = 0;
+};
+
+// The two stages of PowerSGD, which share the factors that they return: f32, (rank, columns) of each of
+// low_rank_parts(), one behind the other, the same on every rank.
+struct FactorStages {
+  std::unique_ptr<RunningStage> left, right;
+  Tensor factors;
+};
+FactorStages make_factor_stages(const UnitSite& unit);
+
 class Reducer {
  public:
-  // Layout, split and what the site names must outlive it.
-  Reducer(const FlatBuffer& layout, const UnitSplit& split, const ReducerSite& site);
-  Reducer(const Reducer&) = delete;
-  Reducer& operator=(const Reducer&) = delete;
+  // The unit must outlive it.
+  explicit Reducer(const UnitSite& unit);
 
   // Begins to sum the whole gradient, (padded), which is the true one times `scale`. May be called several times in a
   // step. `into`: where a sum in the wire dtype may go; it may be undefined.
@@ -33,24 +54,17 @@ class Reducer {
   const ErrorFeedback* feedback() const { return feedback_ ? &*feedback_ : nullptr; }
   const Tensor& factors() const { return factors_; }
 
-  // Milliseconds in which this thread has waited for collectives, and in which numbers were encoded and decoded.
-  double waited_ms() const { return waited_ms_; }
-  double codec_ms() const { return timer_.milliseconds(); }
-
  private:
   void begin_stage(Tensor numbers);
   void wait();
 
-  const UnitSplit& split_;
-  ReducerSite site_;
-  WorkTimer timer_;
+  const UnitSite& unit_;
   std::optional<ErrorFeedback> feedback_;
-  RunningStages stages_;
+  std::vector<std::unique_ptr<RunningStage>> stages_;
   Tensor factors_, into_;
   std::size_t next_ = 0;  // stage to begin
   double scale_ = 1;      // of the gradient that is reduced
   Work work_;
-  double waited_ms_ = 0;
 };
 
 }  // namespace keel

@@ -8,6 +8,8 @@
 #include "keel/dist/comm/schedule.h"
 #include "keel/dist/parallel/compression.h"
 #include "keel/dist/parallel/planned_collective.h"
+#include "keel/kernels/codec.h"
+#include "keel/nn/flat_buffer.h"
 
 namespace keel {
 
@@ -41,6 +43,17 @@ struct ReductionPlan {
   Span residual = {};
   std::size_t feedback_stage = 0;
 };
+
+// A part of a unit's gradient that PowerSGD sends as the product of (rows, rank) and (rank, columns).
+struct LowRank {
+  std::size_t segment;
+  std::int64_t rows, columns, rank;
+};
+// The matrices of a unit for which those two factors have fewer numbers than the matrix; the rest is sent as it is.
+std::vector<LowRank> low_rank_parts(const FlatBuffer& layout, std::int64_t rank);
+
+// How the payloads of int8, int4, qgz and topk are made.
+Codec codec_of(const Compression& compression);
 
 // Of a dense, trainable unit.
 ReductionPlan plan_reduction(const FlatBuffer& layout, const UnitSplit& split, const Compression& compression,

@@ -3,7 +3,7 @@
 //
 // Settings are axes, each of a few values, which are tried one axis after the other: value by value, for some steps. A
 // rank measures its own steps; the slowest rank's time is that of a value, and the shortest one wins. The tuner itself
-// asks nobody and has no clock: an engine (sharded_tuning.cpp) tells it times and those of the other ranks, so that all
+// asks nobody and has no clock: an engine (step_tuning.h) tells it times and those of the other ranks, so that all
 // ranks go over to the same value after the same step.
 
 #include <algorithm>

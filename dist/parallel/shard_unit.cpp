@@ -3,31 +3,14 @@
 #include <algorithm>
 #include <utility>
 
-#include "keel/dist/parallel/row_sums.h"
-
 namespace keel {
 
-ShardUnit::ShardUnit(FlatBuffer layout, const ShardedOptions& options, const Site& site)
+ShardUnit::ShardUnit(FlatBuffer layout, const EngineSite& site, std::size_t number)
     : buffer_(std::move(layout)),
-      split_(split_unit(buffer_, options, site.place)),
-      parameters_(buffer_, split_,
-                  {.context = site.context,
-                   .axes = site.axes,
-                   .master = options.policy.master() ? std::optional(options.policy.master_dtype()) : std::nullopt,
-                   .offload = site.offload,
-                   .seed = options.seed,
-                   .subject = site.subject,
-                   .pager = site.pager,
-                   .number = site.number}) {
-  if (split_.trainable)
-    gradient_ = make_unit_gradient(buffer_, split_,
-                                   {.context = site.context,
-                                    .axes = site.axes,
-                                    .compression = options.compression,
-                                    .seed = options.seed,
-                                    .subject = site.subject,
-                                    .pager = site.pager,
-                                    .number = site.number});
+      split_(split_unit(buffer_, site.options, site.place)),
+      site_(site, number, buffer_, split_),
+      parameters_(site_) {
+  if (split_.trainable) gradient_ = buffer_.sparse ? make_rows_gradient(site_) : make_dense_gradient(site_);
   attach_parameters(buffer_);
 }
 

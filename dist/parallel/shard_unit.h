@@ -28,17 +28,8 @@ namespace keel {
 // A table whose gradient is kept as rows has no memory for gradients: own_rows() holds the rows that this rank owns.
 class ShardUnit {
  public:
-  // Where the unit is. Communicators and options must outlive it.
-  struct Site {
-    Context context;
-    Axes axes;
-    RankPlace place;         // this rank's, by the same axes
-    bool offload = false;    // masters and optimizer state lie in the processor's memory, and it updates
-    int subject = 0;         // the unit's number, as its collectives name it
-    Pager* pager = nullptr;  // of what lies in files
-    std::size_t number = 0;  // of the unit in the engine
-  };
-  ShardUnit(FlatBuffer layout, const ShardedOptions& options, const Site& site);
+  // `number`: of the unit in the engine.
+  ShardUnit(FlatBuffer layout, const EngineSite& site, std::size_t number);
   ShardUnit(const ShardUnit&) = delete;
   ShardUnit& operator=(const ShardUnit&) = delete;
 
@@ -74,21 +65,15 @@ class ShardUnit {
   // Adds its squares to the state of a step, as kernels::add_squares() does; elements count from `before` plus the
   // shard's begin.
   void add_squares(const Tensor& state, std::int64_t before, int number = 0) const;
-  // Null where the gradient lies where it is computed with.
-  Page* gradient_page() const { return gradient_ ? gradient_->page() : nullptr; }
   // Whether the rows that are looked up from now on count as used.
   void count_rows(bool counts) const;
-
-  // Milliseconds in which this thread has waited for collectives of the unit, and in which gradients were encoded and
-  // decoded.
-  double waited_ms() const { return parameters_.waited_ms() + (gradient_ ? gradient_->waited_ms() : 0); }
-  double codec_ms() const { return parameters_.codec_ms() + (gradient_ ? gradient_->codec_ms() : 0); }
 
  private:
   Tensor counted(const Tensor& owned, Span among) const;
 
   FlatBuffer buffer_;  // values and gradient may be without memory
   UnitSplit split_;
+  UnitSite site_;  // with these
   UnitParameters parameters_;
   std::unique_ptr<UnitGradient> gradient_;
 };

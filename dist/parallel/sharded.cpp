@@ -42,12 +42,12 @@ Sharded::Sharded(Module& model, const Context& context, std::unique_ptr<const Op
 Sharded::Sharded(Module& model, const Context& context, std::unique_ptr<Communicator> own, Communicator* communicator,
                  std::unique_ptr<const Optimizer> optimizer, const ShardedOptions& options)
     : context_(context),
+      times_(context),
       own_communicator_(std::move(own)),
       communicator_(communicator != nullptr ? *communicator : *own_communicator_),
       optimizer_(std::move(optimizer)),
       options_(options),
-      offloads_(options.sharding.offloads_optimizer() && context.device().type != DeviceType::cpu),
-      is_tuned_(options.sharding.tunes()) {
+      offloads_(options.sharding.offloads_optimizer() && context.device().type != DeviceType::cpu) {
   if (context.device().type == DeviceType::cpu) options_.sharding = options_.sharding.on_processor();
   const std::vector<FlatBuffer> layout = lay_out(model, size(), optimizer_->requirements().block);
   const bool on_processor = context.device().type == DeviceType::cpu;
@@ -57,7 +57,8 @@ Sharded::Sharded(Module& model, const Context& context, std::unique_ptr<Communic
   control_ = communicator_.split(0, rank());
   check_agreement(*control_, describe_engine(layout, options_, *optimizer_) + BufferUpdates::describe(model),
                   "ranks differ in their model or options");
-  if (is_tuned_) options_.sharding.bucket = ShardingOptions{}.bucket;
+  const bool is_tuned = options_.sharding.tunes();
+  if (is_tuned) options_.sharding.bucket = ShardingOptions{}.bucket;
   RankPlace place = place_of(options_, size(), rank());
   place.sums_groups = sums_groups(options_, *optimizer_);
   groups_.emplace(communicator_, place, options_);
@@ -68,26 +69,24 @@ Sharded::Sharded(Module& model, const Context& context, std::unique_ptr<Communic
   }
   Communicator& deciders = group_control_ ? *group_control_ : *control_;
   if (options_.sharding.pages()) make_pager(layout);
-  make_units(model);
-  buffer_updates_.emplace(model, context_, deciders, virtual_ranks());
+  const EngineSite site{
+      options_, times_, context_, groups_->axes(), groups_->place(), offloads_, pager_ ? &*pager_ : nullptr};
+  for (FlatBuffer& unit : lay_out(model, shard_ranks(options_, size()), optimizer_->requirements().block))
+    units_.push_back(std::make_unique<ShardUnit>(std::move(unit), site, units_.size()));
+  buffer_updates_.emplace(model, deciders, site);
   weights_.assign(static_cast<std::size_t>(virtual_ranks()), 0);
-  const int sharers = groups_->place().ranks;
-  const DType dtype = options_.policy.parameter == DType::f64 ? DType::f64 : DType::f32;
-  decision_.emplace(context_, deciders, virtual_ranks(), options_);
-  memory_.emplace(
-      units_, *optimizer_, options_.groups,
-      OptimizerMemory::Site{context_, offloads_, dtype, deciders, sharers, groups_->axes().shards,
-                            kShardingStages[options_.sharding.stage].optimizer, virtual_ranks(),
-                            options_.sharding.matrices, pager_ ? &*pager_ : nullptr, options_.sharding.offload_budget});
+  decision_.emplace(deciders, site);
+  memory_.emplace(units_, *optimizer_, deciders, site);
   if (optimizer_->requirements().closure) {
-    dots_.emplace(1, memory_->context(), context_, *control_, sharers);
-    losses_.emplace(1, memory_->context(), context_, *control_, size());
+    const RanksSite among{*control_, memory_->context(), context_, times_.waited_ms};
+    dots_.emplace(1, among, groups_->place().ranks);
+    losses_.emplace(1, among, size());
   }
   make_schedule(model);
   watch_leaves();
   begin_strategy();
   const bool trains = std::ranges::any_of(units_, [](const auto& unit) { return unit->trainable(); });
-  if (is_tuned_ && trains && size() > 1) {
+  if (is_tuned && trains && size() > 1) {
     tuning_.emplace(options_, schedule_, communicator_.ways(), context_, *control_);
     use_tuned();
   }
@@ -117,21 +116,6 @@ Sharded::~Sharded() {
         leaf.forget_hooks(this);
         if (leaf.owner == this) leaf.owner = nullptr;
       }
-}
-
-void Sharded::make_units(Module& model) {
-  std::vector<FlatBuffer> layouts = lay_out(model, shard_ranks(options_, size()), optimizer_->requirements().block);
-  for (FlatBuffer& layout : layouts) {
-    const int subject = (options_.first_subject + static_cast<int>(units_.size())) & 0xffff;
-    units_.push_back(std::make_unique<ShardUnit>(std::move(layout), options_,
-                                                 ShardUnit::Site{.context = context_,
-                                                                 .axes = groups_->axes(),
-                                                                 .place = groups_->place(),
-                                                                 .offload = offloads_,
-                                                                 .subject = subject,
-                                                                 .pager = pager_ ? &*pager_ : nullptr,
-                                                                 .number = units_.size()}));
-  }
 }
 
 // All ranks have room for what lies in files, or none goes on.

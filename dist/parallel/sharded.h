@@ -124,10 +124,10 @@ class Sharded {
   Traffic data_traffic() const { return groups_->traffic(); }
   Traffic control_traffic() const { return control_->traffic(); }
   // Milliseconds in which the processor has waited for the collectives of parameters, gradients and steps.
-  double waited_ms() const;
+  double waited_ms() const { return times_.waited_ms; }
   // Milliseconds in which payloads of gradients, and sums of payloads, were made. On a device they are measured by its
   // own clock, and count once they have passed.
-  double codec_ms() const;
+  double codec_ms() const { return times_.codec.milliseconds(); }
   // Bytes that were copied between the device and the processor for what lies there.
   std::int64_t offload_bytes() const { return memory_->offload_bytes() + (pager_ ? pager_->moved_bytes() : 0); }
   // Bytes of what lies in files that were read and written, and what the file takes of the disk.
@@ -181,9 +181,6 @@ class Sharded {
   void hold_updates(const Event& until) { held_ = until; }
   // What waits for that event: steps and everything that loads numbers do; so must whoever writes into views.
   void wait_until_released() { context_.stream().wait(std::exchange(held_, Event())); }
-  // Throw the same Errors for this rank's part and change nothing; for each rank by itself.
-  void check_weights(const TensorParts& weights) const;
-  void check_optimizer_state(const TensorParts& state) const;
   // Views of the residuals of this rank's gradients, "residual.<parameter>", and of PowerSGD's factors,
   // "factor.<parameter>", which are the same on every rank. Whole tensors, but where groups of ranks send codes of
   // their sums to each other: then the ranks of a group have them together. None without error feedback.
@@ -203,7 +200,6 @@ class Sharded {
 
   Sharded(Module& model, const Context& context, std::unique_ptr<Communicator> own, Communicator* communicator,
           std::unique_ptr<const Optimizer> optimizer, const ShardedOptions& options);
-  void make_units(Module& model);
   void begin_strategy();
   bool scales_loss() const { return options_.loss_scale != 1 || options_.scaling.growth != 1; }
   void make_schedule(Module& model);
@@ -238,6 +234,7 @@ class Sharded {
   std::string parameter_at(std::int64_t element) const;
 
   Context context_;
+  EngineTimes times_;
   std::unique_ptr<Communicator> own_communicator_;  // of a rank alone
   Communicator& communicator_;
   std::unique_ptr<Communicator> control_;  // the same ranks, for all but parameters and gradients
@@ -249,7 +246,7 @@ class Sharded {
   std::vector<std::size_t> strategy_units_;          // by unit: its number among those that are trained
   std::unique_ptr<const Optimizer> optimizer_;
   ShardedOptions options_;
-  bool offloads_, is_tuned_;
+  bool offloads_;
   bool uses_averages_ = false;
   std::optional<Pager> pager_;  // of what lies in files
   bool is_half_updated_ = false;

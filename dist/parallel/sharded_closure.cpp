@@ -126,16 +126,10 @@ class Sharded::Evaluations final : public Objective {
   int evaluations_ = 0;
 };
 
-PendingStep Sharded::step(const Closure& closure, double lr) {
-  StepArgs args;
-  args.lr = lr;
-  return step(closure, args);
-}
+PendingStep Sharded::step(const Closure& closure, double lr) { return step(closure, StepArgs{.state = {}, .lr = lr}); }
 
 PendingStep Sharded::step(const Closure& closure, const StepCurves& curves) {
-  StepArgs args;
-  args.curves = curves;
-  return step(closure, args);
+  return step(closure, StepArgs{.state = {}, .curves = curves});
 }
 
 PendingStep Sharded::step(const Closure& closure, const StepArgs& args) {

@@ -55,7 +55,7 @@ struct ShardedOptions {
     return compression.kind().wire.value_or(wire.value_or(policy.parameter));
   }
   // Of sums over some of the virtual ranks.
-  DType partial_sum_dtype() const { return policy.parameter == DType::f64 ? DType::f64 : DType::f32; }
+  DType partial_sum_dtype() const { return policy.master_dtype(); }
 };
 
 }  // namespace keel

@@ -10,15 +10,6 @@
 #include "keel/kernels/elementwise.h"
 
 namespace keel {
-namespace {
-
-constexpr std::string_view kOtherModel = "these weights belong to another model";
-std::string complaint_of(const Optimizer& optimizer) {
-  return concat("this optimizer state is not that of ", optimizer.name(), " for this model");
-}
-
-}  // namespace
-
 bool Sharded::holds_parts() const { return groups_->is_first() && holds_group_parts(); }
 
 bool Sharded::holds_group_parts() const {
@@ -106,14 +97,13 @@ void Sharded::load_compression_state(std::span<const TensorParts> states) {
 TensorParts Sharded::strategy_state(bool of_group) const {
   TensorParts all;
   if (!strategy_) return all;
-  std::size_t number = 0;  // of those that are trained
-  for (const auto& unit : units_) {
-    if (!unit->trainable()) continue;
-    for (const StrategyState& state : strategy_->state(number++)) {
-      if (of_group && !state.of_group) continue;
-      for (const Segment& segment : unit->layout().segments)
-        all.push_back(unit->part(segment, concat(state.name, '.', segment.name), state.values));
-    }
+  for (std::size_t i = 0; i < units_.size(); ++i) {
+    const ShardUnit& unit = *units_[i];
+    if (!unit.trainable()) continue;
+    for (const StrategyState& state : strategy_->state(strategy_units_[i]))
+      for (const Segment& segment : unit.layout().segments)
+        if (state.of_group || !of_group)
+          all.push_back(unit.part(segment, concat(state.name, '.', segment.name), state.values));
   }
   if (of_group) return all;
   *strategy_step_count_.data<double>() = static_cast<double>(strategy_->steps());
@@ -135,15 +125,9 @@ void Sharded::restart_groups() {
   if (strategy_) strategy_->restart();
 }
 
-void Sharded::check_weights(const TensorParts& weights) const { check_parts(weights, this->weights(), kOtherModel); }
-
-void Sharded::check_optimizer_state(const TensorParts& state) const {
-  check_parts(state, optimizer_state(), complaint_of(*optimizer_));
-}
-
 void Sharded::load_weights(const TensorParts& weights) {
   wait_until_released();
-  copy_parts(weights, this->weights(), kOtherModel);
+  copy_parts(weights, this->weights(), "these weights belong to another model");
   adopt_weights();
 }
 
@@ -179,7 +163,8 @@ void Sharded::use_averages(bool use) {
 
 void Sharded::load_optimizer_state(const TensorParts& state, const StepState& steps) {
   wait_until_released();
-  copy_parts(state, optimizer_state(), complaint_of(*optimizer_));
+  copy_parts(state, optimizer_state(),
+             concat("this optimizer state is not that of ", optimizer_->name(), " for this model"));
   if (optimizer_->requirements().averages) adopt_weights();
   adopt_steps(steps);
 }

@@ -8,17 +8,10 @@
 #include "keel/kernels/elementwise.h"
 
 namespace keel {
-PendingStep Sharded::step(double lr) {
-  StepArgs args;
-  args.lr = lr;
-  return step(args);
-}
 
-PendingStep Sharded::step(const StepCurves& curves) {
-  StepArgs args;
-  args.curves = curves;
-  return step(args);
-}
+PendingStep Sharded::step(double lr) { return step(StepArgs{.state = {}, .lr = lr}); }
+
+PendingStep Sharded::step(const StepCurves& curves) { return step(StepArgs{.state = {}, .curves = curves}); }
 
 // What all ranks know of the gradient, and what follows for the step.
 void Sharded::decide(StepArgs args) {
@@ -134,19 +127,6 @@ std::string Sharded::parameter_at(std::int64_t element) const {
     element -= unit->layout().numel;
   }
   return {};
-}
-
-double Sharded::waited_ms() const {
-  double sum = decision_->waited_ms() + buffer_updates_->waited_ms() + memory_->waited_ms();
-  for (const std::optional<RankSums>* each : {&dots_, &losses_}) sum += *each ? (*each)->waited_ms() : 0;
-  for (const auto& unit : units_) sum += unit->waited_ms();
-  return sum;
-}
-
-double Sharded::codec_ms() const {
-  double sum = 0;
-  for (const auto& unit : units_) sum += unit->codec_ms();
-  return sum;
 }
 
 }  // namespace keel

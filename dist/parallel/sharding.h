@@ -42,7 +42,6 @@ constexpr std::string_view name_of(Accumulation accumulation) {
 enum class WeightCode : unsigned char { exact, int8, int4 };
 
 inline constexpr std::string_view kWeightCodes[] = {"exact", "int8", "int4"};
-constexpr std::string_view name_of(WeightCode code) { return kWeightCodes[static_cast<std::size_t>(code)]; }
 
 // Who transforms the matrices of an optimizer that needs whole ones (keel/dist/parallel/matrix_updates.h). Either gives
 // the same bits.
@@ -53,6 +52,7 @@ enum class MatrixWork : unsigned char {
 
 inline constexpr std::string_view kMatrixWorks[] = {"dealt", "everyone"};
 constexpr std::string_view name_of(MatrixWork work) { return kMatrixWorks[static_cast<std::size_t>(work)]; }
+
 // Where a kind of numbers lies between its uses: in the memory of the device that computes, in that of the processor,
 // or in a file. On a processor the first two are the same.
 enum class Residence : unsigned char { device, host, file };
@@ -96,9 +96,9 @@ struct ShardingOptions {
   Residence offload_parameters = Residence::device;  // of what a rank keeps of them between uses
   Residence offload_gradients = Residence::device;   // of what a rank keeps of them between passes and steps
   std::string offload_folder = {};                   // of the files
-  std::int64_t offload_budget = std::int64_t{1}
-                                << 30;  // bytes that an update has in memory at a time of what files keep
-  int offload_threads = 4;              // that read and write files
+  // Bytes that an update has in memory at a time of what files keep.
+  std::int64_t offload_budget = std::int64_t{1} << 30;
+  int offload_threads = 4;  // that read and write files
 
   bool operator==(const ShardingOptions&) const = default;
   bool tunes() const { return bucket == kAutomatic; }

@@ -7,18 +7,20 @@
 
 namespace keel {
 
-StepDecision::StepDecision(const Context& context, Communicator& ranks, int virtual_ranks,
-                           const ShardedOptions& options)
+StepDecision::StepDecision(Communicator& ranks, const EngineSite& site)
     : ranks_(ranks),
-      clip_(options.clip_by == ClipBy::norm ? options.clip : 0),
-      scaling_(options.scaling),
-      state_(kernels::make_step_state(context, {.loss_scale = static_cast<float>(options.loss_scale),
-                                                .hysteresis_left = static_cast<std::int32_t>(scaling_.hysteresis)})),
-      partials_(empty(context, {ranks.size() * virtual_ranks * static_cast<std::int64_t>(sizeof(StepPartial))},
-                      DType::u8, Purpose::workspace)) {
+      times_(site.times),
+      clip_(site.options.clip_by == ClipBy::norm ? site.options.clip : 0),
+      scaling_(site.options.scaling),
+      state_(
+          kernels::make_step_state(site.context, {.loss_scale = static_cast<float>(site.options.loss_scale),
+                                                  .hysteresis_left = static_cast<std::int32_t>(scaling_.hysteresis)})) {
+  const int virtual_ranks = site.place.virtual_ranks;
+  partials_ = empty(site.context, {ranks.size() * virtual_ranks * static_cast<std::int64_t>(sizeof(StepPartial))},
+                    DType::u8, Purpose::workspace);
   if (virtual_ranks == 1) return;
-  blank_ = kernels::make_step_state(context);
-  for (int i = 0; i < virtual_ranks; ++i) virtual_states_.push_back(kernels::make_step_state(context));
+  blank_ = kernels::make_step_state(site.context);
+  for (int i = 0; i < virtual_ranks; ++i) virtual_states_.push_back(kernels::make_step_state(site.context));
 }
 
 void StepDecision::decide(std::span<const std::unique_ptr<ShardUnit>> units, std::span<const double> weights,
@@ -53,7 +55,7 @@ void StepDecision::gather(StepArgs& args) {
     }
   }
   if (ranks_.size() > 1) {
-    const Stopwatch watch(waited_ms_);
+    const Stopwatch watch(times_.waited_ms);
     ranks_.all_gather(mine, partials_).wait();
   }
   args.partials = partials_;

@@ -15,8 +15,8 @@ namespace keel {
 
 class StepDecision {
  public:
-  // `ranks`: all of them; it must outlive this. A rank has so many virtual ones.
-  StepDecision(const Context& context, Communicator& ranks, int virtual_ranks, const ShardedOptions& options);
+  // `ranks`: all of them; it must outlive this.
+  StepDecision(Communicator& ranks, const EngineSite& site);
 
   // Decides the step of the gradients of these units, whose losses have these weights on this rank's virtual ranks.
   // `counts`: this rank's shards count; others may have the same. Every rank calls it; it waits for no device. What
@@ -32,19 +32,17 @@ class StepDecision {
   // Takes over counts of steps and loss scale.
   void adopt(const StepState& steps);
 
-  double waited_ms() const { return waited_ms_; }
-
  private:
   void gather(StepArgs& args);
 
   Communicator& ranks_;
+  EngineTimes& times_;
   double clip_;
   LossScaling scaling_;
   Tensor state_, partials_;
   // Where a rank has several virtual ones: states of which the partials alone are used, and what they begin with.
   std::vector<Tensor> virtual_states_;
   Tensor blank_;
-  double waited_ms_ = 0;
 };
 
 }  // namespace keel

@@ -38,30 +38,24 @@ class Tracer {
   }
   // Of an optimizer that transforms matrices: before the update.
   void transform(const MatrixDeal& deal, const Optimizer& optimizer, int rank) {
-    TraceNode prepare{.name = "prepare matrices", .micro_batch = micro_batch_};
+    TraceNode prepare{.name = "prepare matrices"};
     needs_last_compute(prepare);
     for (const auto& [unit, reduction] : reductions_) prepare.needs.push_back(reduction.last);
     prepare.bytes = deal.owned(rank) * static_cast<std::int64_t>(size_of(deal.dtype()));
     std::size_t last = push_compute(std::move(prepare));
     const std::vector<PlannedCollective> collectives = matrix_collectives(deal, rank);
     const auto send = [&](const PlannedCollective& each) {
-      last = push_collective({.kind = Kind::collective,
-                              .name = "matrices",
-                              .micro_batch = micro_batch_,
-                              .needs = {last},
-                              .collective = each});
+      last = push_collective({.name = "matrices", .needs = {last}, .collective = each});
     };
     const bool gathers_first = deal.by_everyone();
     if (collectives.size() == 2 || (gathers_first && !collectives.empty())) send(collectives.front());
-    last = push_compute({.name = "transform matrices",
-                         .micro_batch = micro_batch_,
-                         .needs = {last},
-                         .operations = deal.operations(optimizer, rank)});
+    last =
+        push_compute({.name = "transform matrices", .needs = {last}, .operations = deal.operations(optimizer, rank)});
     if (!gathers_first && !collectives.empty()) send(collectives.back());
     transformed_ = last;
   }
   void update(bool sends) {
-    TraceNode node{.name = "update", .micro_batch = micro_batch_};
+    TraceNode node{.name = "update"};
     needs_last_compute(node);
     for (const auto& [unit, reduction] : reductions_) node.needs.push_back(reduction.last);
     if (transformed_) node.needs.push_back(*transformed_);
@@ -101,7 +95,6 @@ class Tracer {
 
   void compute(const char* what, std::size_t unit, std::int64_t operations) {
     TraceNode node{.name = what + name_of_unit(layout_[unit]),
-                   .micro_batch = micro_batch_,
                    .operations = operations * tokens_ * matrix_numbers(layout_[unit]),
                    .bytes = units_[unit].whole * static_cast<std::int64_t>(size_of(units_[unit].values))};
     needs_last_compute(node);
@@ -109,10 +102,7 @@ class Tracer {
     push_compute(std::move(node));
   }
   void gather(std::size_t unit, std::optional<std::size_t> of) {
-    TraceNode node{.kind = Kind::collective,
-                   .name = "gather " + name_of_unit(layout_[unit]),
-                   .micro_batch = micro_batch_,
-                   .collective = next_gather(unit)};
+    TraceNode node{.name = "gather " + name_of_unit(layout_[unit]), .collective = next_gather(unit)};
     if (of) node.needs.push_back(*of);
     else if (last_compute_) node.follows.push_back(*last_compute_);
     gathered_[unit] = push_collective(std::move(node));
@@ -138,11 +128,8 @@ class Tracer {
   }
   void reduce_once(std::size_t unit, Reduction& reduction, const char* what = "reduce ") {
     if (reduction.left.empty()) return;
-    TraceNode node{.kind = Kind::collective,
-                   .name = what + name_of_unit(layout_[unit]),
-                   .micro_batch = micro_batch_,
-                   .needs = {reduction.last},
-                   .collective = reduction.left.front()};
+    TraceNode node{
+        .name = what + name_of_unit(layout_[unit]), .needs = {reduction.last}, .collective = reduction.left.front()};
     reduction.left.pop_front();
     reduction.last = push_collective(std::move(node));
   }
@@ -150,14 +137,16 @@ class Tracer {
   void needs_last_compute(TraceNode& node) const {
     if (last_compute_) node.needs.push_back(*last_compute_);
   }
-  std::size_t push_compute(TraceNode node) {
+  std::size_t push(TraceNode node) {
+    node.micro_batch = micro_batch_;
     nodes_.push_back(std::move(node));
-    return *(last_compute_ = nodes_.size() - 1);
+    return nodes_.size() - 1;
   }
+  std::size_t push_compute(TraceNode node) { return *(last_compute_ = push(std::move(node))); }
   std::size_t push_collective(TraceNode node) {
+    node.kind = Kind::collective;
     if (last_collective_) node.follows.push_back(*last_collective_);
-    nodes_.push_back(std::move(node));
-    return *(last_collective_ = nodes_.size() - 1);
+    return *(last_collective_ = push(std::move(node)));
   }
 
   std::span<const FlatBuffer> layout_;

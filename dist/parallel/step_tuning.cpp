@@ -48,7 +48,7 @@ StepTuning::StepTuning(const ShardedOptions& options, const UnitSchedule& schedu
     : context_(context),
       told_(options.sharding),
       tuner_(make_axes(options, schedule, algorithms), options.tuning.steps),
-      longest_(most_values(tuner_.axes()), context.host(), context, ranks, ranks.size()) {}
+      longest_(most_values(tuner_.axes()), {ranks, context.host(), context, waited_ms_}, ranks.size()) {}
 
 std::vector<TunedAxis> StepTuning::make_axes(const ShardedOptions& options, const UnitSchedule& schedule,
                                              std::span<const std::string> algorithms) {

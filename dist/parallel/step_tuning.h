@@ -49,6 +49,7 @@ class StepTuning {
   std::vector<std::int64_t> buckets_;  // of the values of the axes
   std::vector<int> prefetches_;
   SettingTuner tuner_;
+  double waited_ms_ = 0;  // for the times of the others, which belong to no step
   RankSums longest_;
   double began_ = 0;  // the step that runs, in milliseconds; 0: none does
 };

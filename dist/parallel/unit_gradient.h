@@ -41,15 +41,10 @@ class UnitGradient {
   virtual const RowGradient& own_rows() const = 0;
   // Null where it is kept as rows.
   virtual Reducer* reducer() { return nullptr; }
-
-  virtual double waited_ms() const = 0;
-  virtual double codec_ms() const = 0;
 };
 
-// Of a trainable unit. Gives `buffer` its gradient. All that is named must outlive it.
-std::unique_ptr<UnitGradient> make_unit_gradient(FlatBuffer& buffer, const UnitSplit& split, const ReducerSite& site);
-// The two kinds that it makes: of one tensor, and of rows.
-std::unique_ptr<UnitGradient> make_dense_gradient(FlatBuffer& buffer, const UnitSplit& split, const ReducerSite& site);
-std::unique_ptr<UnitGradient> make_rows_gradient(FlatBuffer& buffer, const UnitSplit& split, const ReducerSite& site);
+// Of a trainable unit, which must outlive it: one tensor, or rows. Gives the unit's buffer its gradient.
+std::unique_ptr<UnitGradient> make_dense_gradient(const UnitSite& unit);
+std::unique_ptr<UnitGradient> make_rows_gradient(const UnitSite& unit);
 
 }  // namespace keel

@@ -18,29 +18,28 @@ Tensor alias_of(const Tensor& flat) {
 
 }  // namespace
 
-UnitParameters::UnitParameters(FlatBuffer& buffer, const UnitSplit& split, const ParameterSite& site)
-    : buffer_(buffer),
-      split_(split),
-      context_(site.context),
-      update_context_(site.offload ? site.context.host() : site.context),
-      gatherer_(make_gatherer(site.context, split, site.axes, site.subject)) {
+UnitParameters::UnitParameters(const UnitSite& unit)
+    : unit_(unit), update_context_(unit.update_context()), gatherer_(make_gatherer(unit)) {
+  const UnitSplit& split = unit.split;
+  FlatBuffer& buffer = unit.buffer;
   const Span kept = split.keeps_own() ? split.owned : Span{0, split.whole};
   const Tensor values = split.pages_values
-                            ? empty(context_, {kept.count()}, split.values, Purpose::bucket)
-                            : site.axes.shards.allocate(context_, kept.count(), split.values, Purpose::parameter);
+                            ? empty(unit_.context, {kept.count()}, split.values, Purpose::bucket)
+                            : unit.axes.shards.allocate(unit_.context, kept.count(), split.values, Purpose::parameter);
   const Purpose of_state = split.files_state ? Purpose::bucket : Purpose::optimizer;
-  if (split.trainable && site.master) {
-    own_master_ = empty(update_context_, {split.owned.count()}, *site.master, of_state);
-    initialise(buffer, site.seed, split.owned.begin, own_master_);
+  const PrecisionPolicy& policy = unit.options.policy;
+  if (split.trainable && policy.master()) {
+    own_master_ = empty(update_context_, {split.owned.count()}, policy.master_dtype(), of_state);
+    initialise(buffer, unit.options.seed, split.owned.begin, own_master_);
   }
-  initialise(buffer, site.seed, kept.begin, values);
+  initialise(buffer, unit.options.seed, kept.begin, values);
   if (split.shards_parameters) {
     own_values_ = values;
-    buffer.values = empty(context_, {split.whole}, split.values, Purpose::bucket);
+    buffer.values = empty(unit_.context, {split.whole}, split.values, Purpose::bucket);
     release();
   } else if (split.keeps_own()) {
     own_values_ = values;
-    buffer.values = site.axes.shards.allocate(context_, split.whole, split.values, Purpose::parameter);
+    buffer.values = unit.axes.shards.allocate(unit_.context, split.whole, split.values, Purpose::parameter);
     begin_gather();
     wait_gathered();
   } else {
@@ -49,7 +48,7 @@ UnitParameters::UnitParameters(FlatBuffer& buffer, const UnitSplit& split, const
   }
   update_values_ = split.trainable ? kernels::to(own_values_, update_context_, of_state) : own_values_;
   const auto page_of = [&](const Tensor& numbers, std::string_view what, bool in_file) {
-    return std::make_unique<Page>(*site.pager, numbers, concat(what, " of ", name_of_unit(buffer)), site.number,
+    return std::make_unique<Page>(*unit.pager, numbers, concat(what, " of ", name_of_unit(buffer)), unit.number,
                                   in_file);
   };
   if (split.pages_values) values_page_ = page_of(values, "weights", split.files_values);
@@ -65,10 +64,10 @@ UnitParameters::~UnitParameters() {
     try {
       wait_gathered();
     } catch (const std::exception& error) {
-      context_.log(LogLevel::error, concat("a gather of ", buffer_.unit, " did not end: ", error.what()));
+      unit_.context.log(LogLevel::error, concat("a gather of ", unit_.buffer.unit, " did not end: ", error.what()));
     }
   }
-  if (buffer_.values.defined() && !reads_whole()) buffer_.values.storage()->set_touch_hook({});
+  if (unit_.buffer.values.defined() && !reads_whole()) unit_.buffer.values.storage()->set_touch_hook({});
 }
 
 std::vector<Page*> UnitParameters::pages() {
@@ -93,13 +92,13 @@ void UnitParameters::send_values() {
 }
 
 void UnitParameters::send_values(Span part, const Tensor& values) {
-  kernels::copy_into(own_values_.slice(0, part.begin, part.end), transfer(values, context_, Purpose::bucket));
+  kernels::copy_into(own_values_.slice(0, part.begin, part.end), transfer(values, unit_.context, Purpose::bucket));
 }
 
 void UnitParameters::gather() {
   if (reads_whole()) return fetch();
-  Storage& storage = *buffer_.values.storage();
-  if (!split_.shards_parameters || storage.resident()) return;
+  Storage& storage = *unit_.buffer.values.storage();
+  if (!unit_.split.shards_parameters || storage.resident()) return;
   storage.set_touch_hook({});
   storage.restore();
   begin_gather();
@@ -108,7 +107,7 @@ void UnitParameters::gather() {
 
 void UnitParameters::begin_gather() {
   if (values_page_) values_page_->wait();
-  gathering_ = gatherer_->begin(alias_of(own_values_), alias_of(buffer_.values));
+  gathering_ = gatherer_->begin(alias_of(own_values_), alias_of(unit_.buffer.values));
   gathering_active_ = true;
 }
 
@@ -118,13 +117,13 @@ void UnitParameters::wait_gathered() {
     return;
   }
   gathering_active_ = false;
-  buffer_.values.storage()->set_touch_hook({});
+  unit_.buffer.values.storage()->set_touch_hook({});
   {
-    const Stopwatch watch(waited_ms_);
+    const Stopwatch watch(unit_.times.waited_ms);
     std::exchange(gathering_, {}).wait();
   }
   gatherer_->finish();
-  if (values_page_ && split_.shards_parameters) values_page_->drop();
+  if (values_page_ && unit_.split.shards_parameters) values_page_->drop();
 }
 
 // Whoever reads the values gets them whole and up to date.
@@ -136,8 +135,8 @@ void UnitParameters::touch() {
 
 void UnitParameters::release() {
   if (reads_whole()) return values_page_->drop();
-  if (!split_.shards_parameters) return;
-  Storage& storage = *buffer_.values.storage();
+  if (!unit_.split.shards_parameters) return;
+  Storage& storage = *unit_.buffer.values.storage();
   if (!storage.resident()) {
     if (values_page_) values_page_->drop();  // it was read ahead, and not gathered
     return;
@@ -148,10 +147,10 @@ void UnitParameters::release() {
 }
 
 void UnitParameters::share_updates() {
-  if (split_.owns_all() && !split_.keeps_own()) return;
-  Storage& storage = *buffer_.values.storage();
+  if (unit_.split.owns_all() && !unit_.split.keeps_own()) return;
+  Storage& storage = *unit_.buffer.values.storage();
   gatherer_->weights_change();
-  if (split_.shards_parameters) {
+  if (unit_.split.shards_parameters) {
     if (storage.resident()) release();
     storage.bump_version();
     return;
@@ -159,7 +158,7 @@ void UnitParameters::share_updates() {
   begin_gather();
   storage.bump_version();
   if (!values_page_) storage.set_touch_hook([this](Storage&) { wait_gathered(); });
-  if (split_.keeps_own() || values_page_) wait_gathered();  // one unit's codes, or pages, at a time
+  if (unit_.split.keeps_own() || values_page_) wait_gathered();  // one unit's codes, or pages, at a time
 }
 
 }  // namespace keel

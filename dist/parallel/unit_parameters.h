@@ -1,10 +1,8 @@
 #pragma once
 // The parameters of one unit on one rank: whole, or this rank's shard, which is gathered for those who read.
 
-#include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "keel/dist/parallel/gatherer.h"
@@ -13,22 +11,10 @@
 
 namespace keel {
 
-// Where a unit's parameters are, and where the optimizer works on them.
-struct ParameterSite {
-  Context context;
-  Axes axes;
-  std::optional<DType> master = {};  // dtype of masters; without: there are none
-  bool offload = false;              // masters and optimizer state lie in the processor's memory, and it updates
-  std::uint64_t seed = 1;            // of the initial numbers
-  int subject = 0;                   // the unit's number, as its collectives name it
-  Pager* pager = nullptr;            // of what lies in files
-  std::size_t number = 0;            // of the unit in the engine
-};
-
 class UnitParameters {
  public:
-  // Gives `buffer` its values. All that is named must outlive it.
-  UnitParameters(FlatBuffer& buffer, const UnitSplit& split, const ParameterSite& site);
+  // Gives the unit's buffer its values. The unit must outlive it.
+  explicit UnitParameters(const UnitSite& unit);
   ~UnitParameters();
   UnitParameters(const UnitParameters&) = delete;
   UnitParameters& operator=(const UnitParameters&) = delete;
@@ -69,25 +55,20 @@ class UnitParameters {
   }
   Page* master_page() const { return master_page_.get(); }
 
-  double waited_ms() const { return waited_ms_; }
-  double codec_ms() const { return gatherer_->codec_ms(); }
-
  private:
   void begin_gather();
   void touch();
   // Whether whole parameters are read from a file, and not gathered from one.
-  bool reads_whole() const { return values_page_ && !split_.shards_parameters; }
+  bool reads_whole() const { return values_page_ && !unit_.split.shards_parameters; }
 
-  FlatBuffer& buffer_;
-  const UnitSplit& split_;
-  Context context_, update_context_;
+  const UnitSite& unit_;
+  Context update_context_;
   std::unique_ptr<Gatherer> gatherer_;
   Tensor own_values_, own_master_, update_values_;
   Work gathering_;
   bool gathering_active_ = false;
   std::function<bool()> told_of_touch_;
   std::unique_ptr<Page> values_page_, master_page_, update_page_;
-  double waited_ms_ = 0;
 };
 
 }  // namespace keel

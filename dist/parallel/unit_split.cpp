@@ -1,5 +1,7 @@
 #include "keel/dist/parallel/unit_split.h"
 
+#include <algorithm>
+
 namespace keel {
 
 UnitSplit split_unit(const FlatBuffer& layout, const ShardedOptions& options, const RankPlace& place) {
@@ -45,6 +47,11 @@ std::vector<UnitSplit> split_units(std::span<const FlatBuffer> layout, const Sha
 }
 
 std::string name_of_unit(const FlatBuffer& unit) { return unit.unit.empty() ? "the rest" : unit.unit; }
+
+Span rows_of(const FlatBuffer& table, Span elements) {
+  const std::int64_t width = std::max<std::int64_t>(table.segments.front().shape[1], 1);
+  return {elements.begin / width, elements.end / width};
+}
 
 ScheduledUnit scheduled_unit(const FlatBuffer& layout, const UnitSplit& split, std::size_t module) {
   return {.module = module,

@@ -75,6 +75,9 @@ std::vector<UnitSplit> split_units(std::span<const FlatBuffer> layout, const Sha
 // The path of a unit's module; "the rest" for what is in no unit of its own.
 std::string name_of_unit(const FlatBuffer& unit);
 
+// The rows of a table, which is a unit of its own, that have these elements.
+Span rows_of(const FlatBuffer& table, Span elements);
+
 // The unit as a UnitSchedule is told of it; `module` is a number that units of one module have in common.
 ScheduledUnit scheduled_unit(const FlatBuffer& layout, const UnitSplit& split, std::size_t module);
 

@@ -52,19 +52,30 @@ INSTANTIATE_TEST_SUITE_P(Among, CompressionLaws,
 
 class DeviceCompressor : public NcclRanks {};
 
-// A unit as stage 0 (`whole`) or 1 has it.
-UnitSplit split_of(const FlatBuffer& layout, const Communicator& ranks, const Compression& compression, bool whole) {
-  ShardedOptions options = stage(whole ? 0 : 1);
-  options.compression = compression;
-  return split_unit(layout, options, {.ranks = ranks.size(), .rank = ranks.rank()});
-}
+// What a reducer is told of a unit as stage 0 (`whole`) or 1 has it.
+struct ReducedUnit {
+  ReducedUnit(Module& model, const Context& context, Communicator& ranks, const Compression& compression, bool whole)
+      : layout(lay_out(model, ranks.size()).front()),
+        options(stage(whole ? 0 : 1)),
+        times(context),
+        site({options, times, context, {ranks}}, 0, layout, split) {
+    options.compression = compression;
+    split = split_unit(layout, options, {.ranks = ranks.size(), .rank = ranks.rank()});
+  }
+
+  FlatBuffer layout;
+  ShardedOptions options;
+  EngineTimes times;
+  UnitSplit split = {};
+  UnitSite site;
+};
 
 // What a compressor delivers and leaves in some steps, of which one is not taken.
 std::vector<std::vector<double>> compressed(const Context& context, Communicator& ranks, Module& model,
                                             const Compression& compression, bool whole, double scale) {
-  const FlatBuffer layout = lay_out(model, ranks.size()).front();
-  const UnitSplit split = split_of(layout, ranks, compression, whole);
-  Reducer reducer(layout, split, {.context = context, .axes = {ranks}, .compression = compression});
+  ReducedUnit unit(model, context, ranks, compression, whole);
+  const FlatBuffer& layout = unit.layout;
+  Reducer reducer(unit.site);
   std::vector<std::vector<double>> seen;
   for (int step = 0; step < 3; ++step) {
     const Tensor gradient = zeros(context, {layout.padded});
@@ -147,16 +158,16 @@ TEST_F(DeviceCompressor, CountsTheTimeOfTheDevice) {
   KEEL_NEEDS_DEVICES(2);
   on_devices(2, [](const DeviceRank& own) {
     UnitNet net(32, 1);
-    const FlatBuffer layout = lay_out(net, 2).front();
-    const UnitSplit split = split_of(layout, own.devices, kInt8, false);
-    Reducer reducer(layout, split, {.context = own.context, .axes = {own.devices}, .compression = kInt8});
-    EXPECT_EQ(reducer.codec_ms(), 0);
-    reducer.begin(zeros(own.context, {layout.padded}), 1, {});
+    ReducedUnit unit(net, own.context, own.devices, kInt8, false);
+    const WorkTimer& codec = unit.times.codec;
+    Reducer reducer(unit.site);
+    EXPECT_EQ(codec.milliseconds(), 0);
+    reducer.begin(zeros(own.context, {unit.layout.padded}), 1, {});
     reducer.finish();
     own.context.synchronize();
-    const double once = reducer.codec_ms();
+    const double once = codec.milliseconds();
     EXPECT_GT(once, 0);
-    EXPECT_EQ(reducer.codec_ms(), once);
+    EXPECT_EQ(codec.milliseconds(), once);
   });
 }
 

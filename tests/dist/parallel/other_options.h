@@ -44,9 +44,9 @@ inline std::vector<OtherOption> other_options() {
     for (const auto& key : keys) {
       OtherOption& option = all.emplace_back(OtherOption{concat(section, key.key), other_value(key)});
       // "auto|dynamic|fixed": what auto means depends on other keys.
-      std::string_view values = key.when_values;
+      std::string_view values = key.when.values;
       if (values.starts_with("auto|")) values.remove_prefix(5);
-      if (!values.empty()) option.needs.emplace_back(key.when_key, values.substr(0, values.find('|')));
+      if (!values.empty()) option.needs.emplace_back(key.when.key, values.substr(0, values.find('|')));
       if (option.key == "sharding.secondary") option.needs.emplace_back("sharding.subgroup", "2");
     }
   });

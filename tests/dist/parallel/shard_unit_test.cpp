@@ -26,8 +26,9 @@ TEST(ShardUnit, WaitsForTravellingWeightsAtItsEndUnlessAnExceptionPasses) {
       std::vector<FlatBuffer> layouts = lay_out(net, comm.size());
       try {
         const ShardedOptions options = stage(1);
-        ShardUnit unit(std::move(layouts.front()), options,
-                       {.context = context, .axes = {comm}, .place = {.ranks = 2, .rank = comm.rank()}, .subject = 1});
+        EngineTimes times(context);
+        const RankPlace place{.ranks = 2, .rank = comm.rank()};
+        ShardUnit unit(std::move(layouts.front()), {options, times, context, {comm}, place}, 0);
         if (comm.rank() == 1) has_gone.wait();
         else unit.parameters().share_updates();
         if (comm.rank() == 0 && throws) throw std::runtime_error("something else");

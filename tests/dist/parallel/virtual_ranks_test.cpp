@@ -1,6 +1,6 @@
 // Virtual ranks: one training, bit by bit, whoever computes them.
 
-#include "keel/dist/parallel/virtual_ranks.h"
+#include "keel/dist/parallel/engine_rules.h"
 
 #include <gtest/gtest.h>
 
