@@ -85,7 +85,7 @@ void MatrixUpdates::run_whole(std::span<const ParameterRange> ranges) {
     const Stopwatch watch(waited_ms_);
     const Tensor there = kernels::to(all, collectives_, Purpose::bucket);
     ranks_.all_gather(there.select(0, ranks_.rank()), there.flatten()).wait();
-    all = kernels::to(there, context_, Purpose::workspace);
+    all = kernels::to(there, context_, Purpose::bucket);
   }
   for (int owner = 0; owner < ranks_.size(); ++owner)
     for_dealt(owner,
@@ -161,7 +161,7 @@ void MatrixUpdates::exchange(const Tensor& mine, const Tensor& dealt, bool back)
   const bool apart = collectives_ != context_;
   const Tensor arriving = apart ? empty(collectives_, target.shape(), target.dtype(), Purpose::bucket) : target;
   ranks_.all_to_all_v(there, arriving, back ? from_ranks : to_owners, back ? to_owners : from_ranks).wait();
-  if (apart) kernels::copy_into(target, transfer(arriving, context_, Purpose::workspace));
+  if (apart) kernels::copy_into(target, transfer(arriving, context_, Purpose::bucket));
 }
 
 }  // namespace keel
