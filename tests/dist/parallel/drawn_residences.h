@@ -31,15 +31,16 @@ struct DrawnCase {
   std::int64_t persistence = 0, budget = kMuch;
   std::uint64_t drain_seed = 0;
 
-  static DrawnCase draw(std::uint64_t seed) {
-    std::mt19937_64 numbers(seed);
+  // Of a stage and a number of ranks up to 4.
+  static DrawnCase draw(std::uint64_t seed, int number, int ranks) {
+    std::mt19937_64 numbers(16 * seed + 4 * static_cast<std::uint64_t>(number) + static_cast<std::uint64_t>(ranks));
     const auto one_of = [&](const auto& all) { return all[numbers() % std::size(all)]; };
     constexpr std::array kPlaces = {Residence::device, Residence::host, Residence::file};
     DrawnCase each;
     each.drain_seed = seed;
     each.net = static_cast<int>(numbers() % 3);
-    each.ranks = 1 + static_cast<int>(numbers() % 4);
-    each.number = static_cast<int>(numbers() % 4);
+    each.ranks = ranks;
+    each.number = number;
     each.dtype = one_of(std::array{DType::f32, DType::bf16, DType::f16});
     each.micro_batches = one_of(std::array{1, 1, 2, 3});
     each.optimizer = one_of(std::array{"AdamW", "AdamW", "Muon", "Adafactor", "AdamW8bit", "LAMB"});
@@ -108,14 +109,17 @@ struct DrawnCase {
     if (of_weights != Residence::device && number < 3) code = WeightCode::exact;
     if (of_gradients != Residence::device && number == 0) accumulation = Accumulation::deferred;
     if (group > 0 && ranks % group != 0) group = 0;
-    if (virtual_ranks % ranks != 0 || compression != Compression::Type::none) virtual_ranks = 0;
+    const bool sums_later = accumulation == Accumulation::deferred && compression == Compression::Type::none;
+    if (virtual_ranks % ranks != 0 || group > 0 || !sums_later || code != WeightCode::exact ||
+        of_gradients != Residence::device)
+      virtual_ranks = 0;
   }
 };
 
 // Bytes of a rank: what it keeps, and peaks of what is there for a while, on the device and in the processor's memory.
 struct TierBytes {
   std::int64_t parameter = 0, gradient = 0, optimizer = 0, buckets = 0, host = 0, host_buckets = 0, file = 0;
-  std::int64_t read = 0, written = 0;
+  std::int64_t moved = 0, read = 0, written = 0;  // in a step
 
   explicit TierBytes(const RankPlan& plan)
       : parameter(plan.memory.parameter),
@@ -125,10 +129,11 @@ struct TierBytes {
         host(plan.memory.host),
         host_buckets(plan.memory.host_buckets),
         file(plan.memory.file),
+        moved(plan.traffic.offload),
         read(plan.traffic.file_read),
         written(plan.traffic.file_written) {}
   // Of the last of several steps.
-  explicit TierBytes(const Sharded& engine, const PageTraffic& before) {
+  TierBytes(const Sharded& engine, std::int64_t moved_before, const PageTraffic& before) {
     const Context& context = engine.context();
     const auto peak = [](const Context& where, Purpose purpose) {
       return static_cast<std::int64_t>(where.memory()[purpose].peak);
@@ -138,6 +143,7 @@ struct TierBytes {
     optimizer = peak(context, Purpose::optimizer);
     buckets = peak(context, Purpose::bucket);
     file = engine.file_bytes();
+    moved = engine.offload_bytes() - moved_before;
     read = engine.file_traffic().read - before.read;
     written = engine.file_traffic().written - before.written;
     if (context.device().type == DeviceType::cpu) return;
@@ -147,8 +153,8 @@ struct TierBytes {
   }
   std::string text() const {
     return concat("parameter ", parameter, ", gradient ", gradient, ", optimizer ", optimizer, ", buckets ", buckets,
-                  ", host ", host, ", host_buckets ", host_buckets, ", file ", file, ", read ", read, ", written ",
-                  written);
+                  ", host ", host, ", there for a while ", host_buckets, ", file ", file, ", moved ", moved, ", read ",
+                  read, ", written ", written);
   }
 };
 
@@ -160,13 +166,15 @@ void expect_tiers_as_planned(const DrawnCase& each, const Context& context, Comm
   Net net, laid;
   ShardedOptions planned_options = options;
   if (!on_device) planned_options.sharding = options.sharding.on_processor();
-  const RankPlan plan = plan_rank(lay_out(laid, shard_ranks(planned_options, each.ranks), each.make_optimizer()->requirements().block),
-                                  *each.make_optimizer(), planned_options, each.ranks, ranks.rank(), {}, "direct",
-                                  on_device);
+  const RankPlan plan =
+      plan_rank(lay_out(laid, shard_ranks(planned_options, each.ranks), each.make_optimizer()->requirements().block),
+                *each.make_optimizer(), planned_options, each.ranks, ranks.rank(), {}, "direct", on_device);
   Sharded engine(net, context, ranks, each.make_optimizer(), options);
   PageTraffic before;
+  std::int64_t moved = 0;
   for (int step = 0; step < 3; ++step) {
     before = engine.file_traffic();
+    moved = engine.offload_bytes();
     context.allocator().reset_peaks();
     context.host().allocator().reset_peaks();
     const int passes = static_cast<int>(each.micro_batches) * engine.virtual_ranks();
@@ -178,8 +186,8 @@ void expect_tiers_as_planned(const DrawnCase& each, const Context& context, Comm
     for (const auto& unit : engine.units())
       if (!unit->split().pages_values) unit->parameters().wait_gathered();
   }
-  const TierBytes planned(plan), counted(engine, before);
-  EXPECT_EQ(planned.text(), counted.text()) << each.text() << ", rank " << ranks.rank();
+  EXPECT_EQ(TierBytes(plan).text(), TierBytes(engine, moved, before).text())
+      << each.text() << ", rank " << ranks.rank();
 }
 
 inline void expect_tiers_as_planned(const DrawnCase& each, const Context& context, Communicator& ranks) {
