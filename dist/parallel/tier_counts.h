@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <utility>
 
 #include "keel/runtime/language.h"
 
@@ -19,7 +18,7 @@ struct PeakCount {
 // Its functions do what those of Page (keel/dist/parallel/page.h) of the same names do.
 class TierCounts {
  public:
-  // Where a page's numbers are used, and where they lie.
+  // A page, which lies in a file, or for a device in the processor's memory.
   struct PlannedBytes {
     std::int64_t bytes = 0;
     bool in_file = true;
