@@ -37,9 +37,10 @@ Examples:
   keel plan c.yaml --strat zero1-bf16 --predict 8,64 --from comm.json --ranks-per-node 8
 
 The figures are those of rank 0, than which no rank needs more, by the formulas in keel/dist/parallel/plan.h; activations
-are not part of them. "at once" is what stages 2 and 3 have whole for a while, at its peak. Where the run's folder holds a
-run that came to an end, what it measured stands below what the formulas say of it; what it sent is an average between the
-first and the last record of metrics.jsonl, with evaluations, and a record may cut a step's messages apart.
+are not part of them. "at once" is what is there for a while, at its peak: what stages 2 and 3 have whole, and in the
+processor's memory what passes between a GPU, files and an offloaded optimizer. Where the run's folder holds a run that
+came to an end, what it measured stands below what the formulas say of it; what it sent is an average between the first
+and the last record of metrics.jsonl, with evaluations, and a record may cut a step's messages apart.
 
 --trace writes what each rank computes and asks for in a step, for one strategy, into FOLDER/step.<rank>.json: a graph
 for simulators, in the terms of MLCommons Chakra (docs/comm.md).
@@ -129,9 +130,9 @@ void print_plan(const RankPlan& plan, const std::string& name) {
   if (plan.memory.partial_sums > 0)
     fmt::print("  of the gradients {} are sums over the virtual ranks of a rank\n",
                binary_size(static_cast<double>(plan.memory.partial_sums)));
-  if (plan.memory.host > 0)
-    fmt::print("  and {} in the processor's memory; {} a step to it and back\n",
-               binary_size(static_cast<double>(plan.memory.host)),
+  if (plan.memory.host > 0 || plan.memory.host_buckets > 0)
+    fmt::print("  and {} in the processor's memory, with {} at once besides; {} a step to it and back\n",
+               size_or_dash(plan.memory.host), size_or_dash(plan.memory.host_buckets),
                binary_size(static_cast<double>(plan.traffic.offload)));
   if (plan.memory.file > 0)
     fmt::print("  and {} in a file; a step reads {} of it and writes {}\n",
@@ -185,6 +186,7 @@ Json to_json(const RankPlan& plan) {
   json["gathered_bytes"] = plan.memory.gathered;
   json["whole_gradient_bytes"] = plan.memory.whole_gradients;
   json["host_bytes"] = plan.memory.host;
+  json["host_bucket_bytes"] = plan.memory.host_buckets;
   json["file_bytes"] = plan.memory.file;
   json["file_read_bytes"] = plan.traffic.file_read;
   json["file_written_bytes"] = plan.traffic.file_written;

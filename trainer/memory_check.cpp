@@ -131,8 +131,9 @@ void check_memory(const Config& config, const StackModels& models, Communicator&
       return check_machine({there + plan.checkpoint, here.machine, parts_of(plan) + copied(plan), copies},
                            supply.machine);
     check_device({there, here.device, parts_of(plan)}, supply.device, context.device());
-    check_machine({plan.host + plan.checkpoint, here.machine,
-                   concat(size(plan.host), " of what GPUs leave to the processor", copied(plan)), copies},
+    const std::int64_t left = plan.host + plan.host_buckets;
+    check_machine({left + plan.checkpoint, here.machine,
+                   concat(size(left), " of what GPUs leave to the processor", copied(plan)), copies},
                   supply.machine);
   });
 }

@@ -85,7 +85,7 @@ void add(MemoryPlan& sum, const MemoryPlan& more) {
   for (std::int64_t MemoryPlan::*const each :
        {&MemoryPlan::parameter, &MemoryPlan::gradient, &MemoryPlan::optimizer, &MemoryPlan::undelivered,
         &MemoryPlan::partial_sums, &MemoryPlan::gathered, &MemoryPlan::whole_gradients, &MemoryPlan::buckets,
-        &MemoryPlan::host, &MemoryPlan::file, &MemoryPlan::walk, &MemoryPlan::checkpoint, &MemoryPlan::copies})
+        &MemoryPlan::host, &MemoryPlan::host_buckets, &MemoryPlan::file, &MemoryPlan::checkpoint, &MemoryPlan::copies})
     sum.*each += more.*each;
 }
 

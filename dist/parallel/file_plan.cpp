@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "keel/dist/parallel/state_slots.h"
+#include "keel/dist/parallel/update_peaks.h"
 #include "keel/runtime/memory_limit.h"
 #include "keel/runtime/page_file.h"
 
@@ -19,11 +20,23 @@ std::int64_t bytes_in_walks(std::span<const PlannedPage> pages, bool (*counts)(P
   return sum;
 }
 
+// What comes to the processor and goes back to the device, and what all ranks get, beside the pages.
+UpdatedUnit updated_unit(std::size_t number, WalkOf walk, const UnitPages& pages, const FilePlanSite& site) {
+  const UnitSplit& unit = site.units[number];
+  UpdatedUnit updated{.pages = pages};
+  if (site.offloads && unit.gradients_paged() == 0 && pages.gradient.*walk != PageUse::none)
+    updated.gradient_width = static_cast<std::int64_t>(size_of(unit.gradient));
+  if (walk != &WalkUses::update) return updated;
+  if (site.offloads) updated.value_width = static_cast<std::int64_t>(size_of(unit.values));
+  if (!unit.shards_parameters) updated.shared = unit.gather_held();
+  return updated;
+}
+
 // What walks go over among some units: one over those that are trained, and one over those that are prepared before.
 struct PlannedWalks {
   std::vector<WalkedUnit> prepare, update;
   std::vector<WalkedUnit> all;  // of both
-  std::vector<WalkedUnit> prepare_on_device, update_on_device;
+  std::vector<UpdatedUnit> prepared, updated;
   std::vector<std::size_t> units = {};  // of all
 
   PlannedWalks(const FilePlanSite& site, Span among) {
@@ -31,32 +44,17 @@ struct PlannedWalks {
       if (!site.units[i].trainable) continue;
       const UnitPages pages = pages_of(i, site);
       update.push_back(pages.walked(&WalkUses::update));
-      update_on_device.push_back(pages.walked_on_device(&WalkUses::update));
+      updated.push_back(updated_unit(i, &WalkUses::update, pages, site));
       all.push_back(update.back());
       units.push_back(i);
       if (!pages.is_prepared) continue;
       prepare.push_back(pages.walked(&WalkUses::prepare));
-      prepare_on_device.push_back(pages.walked_on_device(&WalkUses::prepare));
+      prepared.push_back(updated_unit(i, &WalkUses::prepare, pages, site));
       all.push_back(prepare.back());
       units.push_back(i);
     }
   }
 };
-
-// The most that a device has of whole pages, which come to it when the first piece of their unit is updated.
-std::int64_t peak_on_device(const UpdateWalk& walk, std::span<const WalkedUnit> units) {
-  std::int64_t now = 0, peak = 0;
-  for (const WalkStep& step : walk.steps) {
-    const WalkedUnit& unit = units[step.unit];
-    if (step.kind == WalkStep::Kind::update) {
-      if (step.is_first()) peak = std::max(peak, now += unit.whole_read);
-      if (step.is_last) now -= unit.whole_read - unit.whole_written;
-    } else if (step.kind == WalkStep::Kind::settle && step.is_last) {
-      now -= unit.whole_written;
-    }
-  }
-  return peak;
-}
 
 }  // namespace
 
@@ -64,13 +62,6 @@ WalkedUnit UnitPages::walked(WalkOf walk) const {
   WalkedUnit unit{.elements = elements};
   for (const PlannedPage& page : pages)
     unit.add(page.uses.*walk, page.in_pieces, page.in_pieces ? page.width : page.bytes());
-  return unit;
-}
-
-WalkedUnit UnitPages::walked_on_device(WalkOf walk) const {
-  WalkedUnit unit{.elements = elements};
-  for (const PlannedPage& page : pages)
-    if (page.on_device) unit.add(page.uses.*walk, /*in_pieces=*/false, page.bytes());
   return unit;
 }
 
@@ -144,8 +135,6 @@ FilePlan plan_files(const FilePlanSite& site, std::int64_t budget, std::span<con
   for (std::size_t i = 0; i < site.units.size(); ++i) {
     const UnitSplit& unit = site.units[i];
     const UnitPages pages = pages_of(i, site);
-    const WalkedUnit own = pages.walked(&WalkUses::update);
-    plan.at_a_time.push_back(own.read > 0 ? std::min(piece, own.elements) : own.elements);
     plan.gradient_reads.push_back(
         std::ranges::count_if(kWalks, [&](WalkOf walk) { return pages.gradient.*walk != PageUse::none; }));
     if (!unit.trainable) continue;
@@ -160,9 +149,8 @@ FilePlan plan_files(const FilePlanSite& site, std::int64_t budget, std::span<con
     const PlannedWalks walks(site, batch);
     const UpdateWalk prepare = walk_update(walks.prepare, piece, budget),
                      update = walk_update(walks.update, piece, budget);
-    plan.walks.push_back(std::max(prepare.peak, update.peak));
-    plan.device_walks.push_back(
-        std::max(peak_on_device(prepare, walks.prepare_on_device), peak_on_device(update, walks.update_on_device)));
+    plan.walks.push_back(peaks_of_walk(prepare, &WalkUses::prepare, walks.prepared, site.on_device) |
+                         peaks_of_walk(update, &WalkUses::update, walks.updated, site.on_device));
   }
   return plan;
 }

@@ -31,10 +31,9 @@ struct UnitPages {
   WalkUses gradient = {};     // wherever it lies
 
   WalkedUnit walked(WalkOf walk) const;
-  WalkedUnit walked_on_device(WalkOf walk) const;  // what of it is in a device's memory
-  std::int64_t read() const;                       // by an update
-  std::int64_t written() const;                    // by an update
-  std::int64_t room() const;                       // in the file
+  std::int64_t read() const;     // by an update
+  std::int64_t written() const;  // by an update
+  std::int64_t room() const;     // in the file
 };
 
 // What files are planned for.
@@ -55,13 +54,22 @@ std::int64_t room_in_file(const FilePlanSite& site);
 // the first unit of which it needs more.
 std::int64_t piece_of_update(const FilePlanSite& site, std::int64_t budget);
 
+// The most bytes at a time where the model computes, and beside a device in the processor's memory.
+struct TierPeaks {
+  std::int64_t here = 0, host = 0;
+
+  TierPeaks operator+(const TierPeaks& more) const { return {here + more.here, host + more.host}; }
+  // Of what is there at other times.
+  TierPeaks operator|(const TierPeaks& other) const {
+    return {here > other.here ? here : other.here, host > other.host ? host : other.host};
+  }
+};
+
 // Bytes that lie in files, of which an update reads and writes, and has in memory at a time; and what comes from the
 // processor to the device and goes back.
 struct FilePlan {
   std::int64_t room = 0, read = 0, written = 0, moved = 0;
-  std::vector<std::int64_t> walks = {};           // by batch, the most in memory
-  std::vector<std::int64_t> device_walks = {};    // and of it in a device's memory
-  std::vector<std::int64_t> at_a_time = {};       // by unit, elements that an update works on
+  std::vector<TierPeaks> walks = {};              // by batch, without matrices
   std::vector<std::int64_t> gradient_reads = {};  // by unit, in an update
 };
 // `batches`: units that are updated before the next ones.

@@ -1,38 +1,45 @@
 #include "keel/dist/parallel/memory_peaks.h"
 
-#include <algorithm>
+#include <optional>
 #include <utility>
 #include <vector>
+
+#include "keel/dist/parallel/tier_counts.h"
 
 namespace keel {
 namespace {
 
 class PeakCounter {
  public:
-  explicit PeakCounter(std::span<const UnitSplit> units) : units_(units), states_(units.size()) {}
+  PeakCounter(std::span<const UnitSplit> units, bool on_device)
+      : units_(units), states_(units.size()), memory_(on_device) {}
 
   void add(const StepEvent& event) {
     if (event.kind == StepEvent::Kind::forward) settle();
-    if (event.kind == StepEvent::Kind::backward_begins) hold_gradient(event.unit, true);
+    if (event.kind == StepEvent::Kind::backward_begins) hold_gradient(event.unit);
     if (event.kind == StepEvent::Kind::action) perform(event.action, event.unit);
   }
   MemoryPeaks peaks() const {
-    return {gathered_.peak, gradients_.peak, all_.peak, values_read_, gradients_read_, gradients_written_};
+    return {.gathered = gathered_.peak,
+            .whole_gradients = gradients_.peak,
+            .all = memory_.here.peak,
+            .host = memory_.host_peak(),
+            .values_read = values_read_,
+            .gradients_read = gradients_read_,
+            .gradients_written = gradients_written_};
   }
 
  private:
-  struct Count {
-    std::int64_t now = 0, peak = 0;
-    void add(std::int64_t bytes) { peak = std::max(peak, now += bytes); }
-  };
+  using PlannedBytes = TierCounts::PlannedBytes;
+  enum class Place : unsigned char { away, arriving, here };
   struct State {
     bool gradient = false;      // a whole one that comes and goes
     bool summed = false;        // there is a sum of an earlier pass
     int added = 0;              // virtual ranks whose gradients this rank has added
     bool holds_before = false;  // what compression kept before this step is kept, too
     bool gathered = false;      // in this step
-    bool whole = false;         // its parameters
-    std::int64_t own = 0;       // bytes of its part of them that were read from a file
+    bool whole = false;         // its parameters, of shards
+    Place page = Place::away;   // of its parameters
     bool stored = false;        // the whole gradient of passes before lies in a file
     std::int64_t coded = 0;     // bytes of codes of a gather that is under way
     std::size_t stage = 0;      // of the reduction, to begin next
@@ -42,47 +49,77 @@ class PeakCounter {
   void perform(UnitAction::Kind kind, std::size_t unit) {
     using Kind = UnitAction::Kind;
     const UnitSplit& split = units_[unit];
-    const std::int64_t whole = split.whole * static_cast<std::int64_t>(size_of(split.values));
     State& state = states_[unit];
     switch (kind) {
-      case Kind::fetch: return read_own(unit);
-      case Kind::gather:
-        state.whole = true;
-        if (split.pages_values && split.shards_parameters) read_own(unit);
-        else if (split.pages_values) values_read_ += whole;
-        if (split.secondary == 0 || (split.trainable && !state.gathered)) all_.add(state.coded = split.gather_held());
-        state.gathered = true;  // from here on from the subgroup, as they are
-        return count(gathered_, whole);
-      case Kind::release:
-        all_.add(-std::exchange(state.coded, 0) - std::exchange(state.own, 0));
-        return std::exchange(state.whole, false) ? count(gathered_, -whole) : void();
-      case Kind::store_gradient: state.stored = true; return leave(unit, split.gradient_bytes());
+      case Kind::fetch: return fetch(unit);
+      case Kind::gather: return gather(unit);
+      case Kind::wait_gathered: return wait_gathered(unit);
+      case Kind::release: return release(unit);
+      case Kind::store_gradient: return store_whole(unit);
       case Kind::begin_reduce:
         ++state.added;
         if (!is_complete(unit)) return;
-        if (!std::exchange(state.holds_before, true)) all_.add(split.reduction.state);
-        hold_gradient(unit, true);
-        if (split.pages_sums) all_.add(sums_bytes(split));
-        if (split.pages_sums && state.summed) gradients_read_ += sums_bytes(split);
+        if (!std::exchange(state.holds_before, true)) memory_.here.add(split.reduction.state);
+        hold_gradient(unit);
+        if (split.pages_sums) begin_sum(unit);
         return begin_stage(unit);
       case Kind::continue_reduce:
         if (is_complete(unit)) begin_stage(unit);
         return;
-      case Kind::finish_reduce:
-        if (!is_complete(unit)) return hold_gradient(unit, false);
-        while (state.stage < split.reduction.stages.size()) begin_stage(unit);
-        all_.add(-std::exchange(state.held, 0));
-        state.stage = 0;
-        state.summed = true;
-        if (split.pages_gradient && !split.pages_sums) return leave(unit, split.gradient_bytes());
-        hold_gradient(unit, false);
-        state.stored = false;
-        return split.pages_sums ? leave(unit, sums_bytes(split)) : void();
-      case Kind::wait_gathered: return all_.add(-std::exchange(state.coded, 0) - std::exchange(state.own, 0));
+      case Kind::finish_reduce: return is_complete(unit) ? finish_reduce(unit) : drop_gradient(unit);
       case Kind::gather_gradient:
       case Kind::wait_gradient: return;
     }
   }
+
+  // What a gather sends of this rank's, or all weights of the unit, from where they lie.
+  void fetch(std::size_t unit) {
+    if (states_[unit].page != Place::away) return;
+    const PlannedBytes page = values_page(unit);
+    memory_.fetch(page);
+    values_read_ += page.bytes;
+    states_[unit].page = Place::arriving;
+  }
+  void wait_for_page(std::size_t unit) {
+    fetch(unit);
+    if (std::exchange(states_[unit].page, Place::here) == Place::here) return;
+    memory_.wait(values_page(unit));
+    if (!units_[unit].shards_parameters) gathered_.add(whole_values(unit));
+  }
+  // What was read ahead comes, also where nobody has used it.
+  void drop_page(std::size_t unit) {
+    if (states_[unit].page == Place::away) return;
+    wait_for_page(unit);
+    memory_.drop(values_page(unit));
+    states_[unit].page = Place::away;
+    if (!units_[unit].shards_parameters) gathered_.add(-whole_values(unit));
+  }
+  void gather(std::size_t unit) {
+    const UnitSplit& split = units_[unit];
+    State& state = states_[unit];
+    if (split.pages_values && !split.shards_parameters) return fetch(unit);
+    state.whole = true;
+    gathered_.add(whole_values(unit));
+    memory_.here.add(whole_values(unit));
+    if (split.pages_values) wait_for_page(unit);
+    if (split.secondary == 0 || (split.trainable && !state.gathered))
+      memory_.here.add(state.coded = split.gather_held());
+    state.gathered = true;  // from here on from the subgroup, as they are
+  }
+  void wait_gathered(std::size_t unit) {
+    const UnitSplit& split = units_[unit];
+    if (split.pages_values && !split.shards_parameters) return wait_for_page(unit);
+    memory_.here.add(-std::exchange(states_[unit].coded, 0));
+    if (states_[unit].whole) drop_page(unit);
+  }
+  void release(std::size_t unit) {
+    if (states_[unit].whole) wait_gathered(unit);
+    if (units_[unit].pages_values) drop_page(unit);
+    if (!std::exchange(states_[unit].whole, false)) return;
+    gathered_.add(-whole_values(unit));
+    memory_.here.add(-whole_values(unit));
+  }
+
   // Whether the rank has the sum of its virtual ranks, which goes to the others.
   bool is_complete(std::size_t unit) const { return states_[unit].added >= units_[unit].virtual_ranks; }
   void begin_stage(std::size_t unit) {
@@ -91,54 +128,110 @@ class PeakCounter {
     if (state.stage == stages.size()) return;
     const ReductionStage& stage = stages[state.stage++];
     const std::int64_t bytes = state.summed ? stage.held_later : stage.held;
-    all_.add(bytes - std::exchange(state.held, bytes));
+    memory_.here.add(bytes - std::exchange(state.held, bytes));
   }
-  void hold_gradient(std::size_t unit, bool wanted) {
+  void begin_sum(std::size_t unit) {
+    const PlannedBytes page = sums_page(unit);
+    if (!states_[unit].summed) return memory_.make(page);
+    memory_.fetch(page);
+    gradients_read_ += page.bytes;
+  }
+  void finish_reduce(std::size_t unit) {
     const UnitSplit& split = units_[unit];
-    if (!split.shards_gradients && !split.pages_gradient) return;
-    if (std::exchange(states_[unit].gradient, wanted) == wanted) return;
-    if (wanted && states_[unit].stored) gradients_read_ += split.gradient_bytes();
-    count(gradients_, wanted ? units_[unit].gradient_bytes() : -units_[unit].gradient_bytes());
+    State& state = states_[unit];
+    while (state.stage < split.reduction.stages.size()) begin_stage(unit);
+    const bool adds = split.pages_sums && std::exchange(state.summed, true);
+    state.summed = true;
+    // Sums that a collective has written are there until they were added to those before; codes are not.
+    const bool keeps_sums = !split.reduction.stages.empty() && is_sum(split.reduction.stages.back().kind);
+    if (!keeps_sums) memory_.here.add(-std::exchange(state.held, 0));
+    if (adds) memory_.wait(sums_page(unit));
+    memory_.here.add(-std::exchange(state.held, 0));
+    state.stage = 0;
+    if (split.pages_gradient && !split.pages_sums) return leave({unit, /*of_sums=*/false});
+    drop_gradient(unit);
+    state.stored = false;
+    if (split.pages_sums) leave({unit, /*of_sums=*/true});
   }
-  // What a gather sends of this rank's, from its file.
-  void read_own(std::size_t unit) {
-    if (states_[unit].own > 0) return;
-    const UnitSplit& split = units_[unit];
-    const std::int64_t bytes = split.shard.count() * static_cast<std::int64_t>(size_of(split.values));
-    values_read_ += bytes;
-    all_.add(states_[unit].own = bytes);
+  static bool is_sum(ReductionStage::Kind kind) {
+    using Kind = ReductionStage::Kind;
+    return kind == Kind::sum_whole || kind == Kind::scatter_sums || kind == Kind::gather_sums ||
+           kind == Kind::sum_replicas;
   }
-  static std::int64_t sums_bytes(const UnitSplit& split) {
-    return split.shard.count() * static_cast<std::int64_t>(size_of(split.gradient));
+
+  bool comes_and_goes(std::size_t unit) const { return units_[unit].shards_gradients || units_[unit].pages_gradient; }
+  void hold_gradient(std::size_t unit) {
+    State& state = states_[unit];
+    if (!comes_and_goes(unit) || std::exchange(state.gradient, true)) return;
+    const PlannedBytes page = gradient_page(unit);
+    gradients_.add(page.bytes);
+    if (!state.stored) return memory_.make(page);
+    gradients_read_ += page.bytes;
+    memory_.fetch(page);
+    memory_.wait(page);
   }
-  // So much of a gradient goes to its file, when that before it is there.
-  void leave(std::size_t unit, std::int64_t bytes) {
+  void drop_gradient(std::size_t unit) {
+    if (!std::exchange(states_[unit].gradient, false)) return;
+    gradients_.add(-gradient_page(unit).bytes);
+    memory_.drop(gradient_page(unit));
+  }
+  void store_whole(std::size_t unit) {
+    states_[unit].stored = true;
+    leave({unit, /*of_sums=*/false});
+  }
+
+  // A page of a gradient that goes to where it lies, and then that before it has gone.
+  struct Leaving {
+    std::size_t unit;
+    bool of_sums;
+  };
+  void leave(const Leaving& next) {
+    const PlannedBytes page = page_of(next);
+    gradients_written_ += page.bytes;
+    memory_.store(page);
     settle();
-    gradients_written_ += bytes;
-    leaving_ = {unit, bytes};
+    leaving_ = next;
   }
   void settle() {
-    const auto [unit, bytes] = std::exchange(leaving_, {});
-    if (bytes == 0) return;
-    if (units_[unit].pages_sums && !states_[unit].gradient) all_.add(-bytes);
-    else hold_gradient(unit, false);
+    if (!leaving_) return;
+    const Leaving last = *std::exchange(leaving_, std::nullopt);
+    memory_.settle(page_of(last));
+    if (last.of_sums) return;
+    states_[last.unit].gradient = false;
+    gradients_.add(-gradient_page(last.unit).bytes);
   }
-  void count(Count& kind, std::int64_t bytes) {
-    kind.add(bytes);
-    all_.add(bytes);
+
+  PlannedBytes values_page(std::size_t unit) const {
+    const UnitSplit& split = units_[unit];
+    const std::int64_t own = split.shard.count() * static_cast<std::int64_t>(size_of(split.values));
+    return {split.shards_parameters ? own : whole_values(unit), split.files_values};
+  }
+  PlannedBytes gradient_page(std::size_t unit) const {
+    return {units_[unit].gradient_bytes(), units_[unit].files_gradients};
+  }
+  PlannedBytes sums_page(std::size_t unit) const {
+    const UnitSplit& split = units_[unit];
+    return {split.shard.count() * static_cast<std::int64_t>(size_of(split.gradient)), split.files_gradients};
+  }
+  PlannedBytes page_of(const Leaving& each) const {
+    return each.of_sums ? sums_page(each.unit) : gradient_page(each.unit);
+  }
+  std::int64_t whole_values(std::size_t unit) const {
+    return units_[unit].whole * static_cast<std::int64_t>(size_of(units_[unit].values));
   }
 
   std::span<const UnitSplit> units_;
   std::vector<State> states_;
-  Count gathered_, gradients_, all_;
-  std::pair<std::size_t, std::int64_t> leaving_ = {};  // a unit, and its bytes that are being written
+  TierCounts memory_;
+  PeakCount gathered_, gradients_;
+  std::optional<Leaving> leaving_;
   std::int64_t values_read_ = 0, gradients_read_ = 0, gradients_written_ = 0;
 };
 
 }  // namespace
 
-MemoryPeaks memory_peaks(std::span<const UnitSplit> units, std::span<const StepEvent> events) {
-  PeakCounter counter(units);
+MemoryPeaks memory_peaks(std::span<const UnitSplit> units, std::span<const StepEvent> events, bool on_device) {
+  PeakCounter counter(units, on_device);
   for (const StepEvent& event : events) counter.add(event);
   return counter.peaks();
 }

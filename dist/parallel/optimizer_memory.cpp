@@ -51,6 +51,11 @@ void OptimizerMemory::take_rows() {
   }
 }
 
+HostCopy OptimizerMemory::bring_gradient(const Tensor& gradient) {
+  offload_bytes_ += static_cast<std::int64_t>(gradient.bytes());
+  return {gradient, empty(context_, gradient.shape(), gradient.dtype(), Purpose::bucket)};
+}
+
 // The ranges of a unit, with a gradient that has come to the processor.
 std::vector<ParameterRange> OptimizerMemory::with_gradients(std::span<const ParameterRange> ranges, Span of_unit,
                                                             std::size_t unit, const Tensor& gradient) const {
@@ -72,8 +77,7 @@ void OptimizerMemory::update_on_processor(const Tensor& decided) {
   for (const auto& unit : units_) {
     gradients.emplace_back();
     if (!unit->trainable() || unit->sparse()) continue;
-    gradients.back() = HostCopy(unit->gradient().own());
-    offload_bytes_ += static_cast<std::int64_t>(unit->gradient().own().bytes());
+    gradients.back() = bring_gradient(unit->gradient().own());
   }
   const StepInput input{.step = state.get(), .shared = shared_};
   const auto all_with_gradients = [&](std::span<const ParameterRange> ranges, std::span<const Span> of_units) {

@@ -93,6 +93,7 @@ class OptimizerMemory {
   void update_in_place(const Tensor& state);
   void update_on_processor(const Tensor& state);
   void update_from_files(const Tensor& state, const Updated& updated);
+  HostCopy bring_gradient(const Tensor& gradient);  // to the processor
   void make_walk(Walk& walk, Span units, std::int64_t budget);
   std::vector<ParameterRange> with_gradients(std::span<const ParameterRange> ranges, Span of_unit, std::size_t unit,
                                              const Tensor& gradient) const;

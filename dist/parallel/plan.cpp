@@ -42,13 +42,18 @@ KeptOfParameters kept_of_parameters(const FlatBuffer& buffer, const Optimizer& o
   return kept;
 }
 
-// Bytes that a rank has of matrices while they travel at the end of a step.
-std::int64_t travelling_matrices(const MatrixDeal& deal, int rank) {
+// What a rank has of matrices while they travel at the end of a step. Where the optimizer works for a device, they
+// come to the device and go back, where what they replace still is.
+TierPeaks travelling_matrices(const MatrixDeal& deal, int rank, bool offloads) {
   const auto width = static_cast<std::int64_t>(size_of(deal.dtype()));
-  return width * (deal.ranks() == 1    ? 0
-                  : deal.sharded()     ? deal.sent(rank) + deal.dealt(rank)
-                  : deal.by_everyone() ? 0
-                                       : deal.ranks() * deal.most_dealt());
+  if (deal.ranks() == 1 || (deal.by_everyone() && !deal.sharded())) return {};
+  if (!deal.sharded()) {
+    const std::int64_t all = width * deal.ranks() * deal.most_dealt();
+    return {all, offloads ? 2 * all : 0};
+  }
+  const std::int64_t sent = width * deal.sent(rank), dealt = width * deal.dealt(rank),
+                     back = deal.by_everyone() ? 0 : sent;
+  return {sent + dealt, offloads ? sent + dealt + std::max(dealt, back) : 0};
 }
 
 // Whether a rank saves weights and state; see Sharded::holds_parts().
@@ -135,6 +140,7 @@ RankPlace check_planned(std::span<const FlatBuffer> layout, const Optimizer& opt
 
 RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimizer, const ShardedOptions& options,
                    int ranks, int rank, const BufferCount& buffers, std::string_view algorithm, bool on_device) {
+  on_device |= options.sharding != options.sharding.on_processor();
   const RankPlace place = check_planned(layout, optimizer, options, ranks, rank);
   PrecisionPolicy policy = options.policy;
   policy.keeps_master = optimizer.requirements().master;
@@ -151,8 +157,7 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
   for (const MatrixDeal& deal : deals) batches.push_back(deal.units());
   if (deals.empty()) batches.push_back({0, static_cast<std::int64_t>(units.size())});
   // The optimizer works in the processor's memory, for a device.
-  const bool offloads =
-      sharding.offload_optimizer == Residence::host || (sharding.offload_optimizer == Residence::file && on_device);
+  const bool offloads = sharding.offloads_optimizer() && on_device;
   const FilePlan files = sharding.pages()
                              ? plan_files({layout, units, policy, optimizer, options.groups, on_device, offloads},
                                           sharding.offload_budget, batches)
@@ -161,8 +166,9 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
   const std::string& last = layout[last_unit(layout)].unit;
 
   RankPlan plan;
-  std::int64_t arriving = 0;  // weights that come back from the processor, the most of a unit
-  std::int64_t shared = 0;    // buffers in which updated weights travel, the most of a unit
+  std::int64_t arriving = 0;   // weights that come back from the processor, the most of a unit
+  std::int64_t shared = 0;     // buffers in which updated weights travel, the most of a unit
+  std::int64_t gradients = 0;  // that have come to the processor
   const bool saves = plan.saves = saves_parts(options, place, rank);
   for (std::size_t i = 0; i < units.size(); ++i) {
     const UnitSplit& unit = units[i];
@@ -196,7 +202,8 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
       plan.traffic.offload += values;
       if (unit.gradients_paged() == 0)
         plan.traffic.offload += unit.owned.count() * gradient_bytes * (sharding.pages() ? files.gradient_reads[i] : 1);
-      arriving = std::max(arriving, (sharding.pages() ? files.at_a_time[i] : unit.owned.count()) * value_bytes);
+      arriving = std::max(arriving, values);
+      gradients += unit.owned.count() * gradient_bytes;
     } else {
       plan.memory.optimizer += state;
     }
@@ -236,7 +243,6 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
     plan_strategy(plan, units, *options.strategy(), place.groups, rank / place.ranks);
   plan.memory.gradient += plan.memory.undelivered + plan.memory.partial_sums;
   plan.memory.file = files.room;
-  for (const std::int64_t walk : files.walks) plan.memory.walk = std::max(plan.memory.walk, walk);
   plan.traffic.file_read = files.read;
   plan.traffic.file_written = files.written;
   plan.traffic.offload += files.moved;
@@ -249,10 +255,11 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
     if (!answers)
       walked.sharding =
           largest_tried(options, static_cast<std::size_t>(std::ranges::count_if(units, &UnitSplit::shards_parameters)));
-    const MemoryPeaks peaks = memory_peaks(units, walk_step(layout, units, walked));
+    const MemoryPeaks peaks = memory_peaks(units, walk_step(layout, units, walked), on_device);
     plan.memory.gathered = peaks.gathered;
     plan.memory.whole_gradients = peaks.whole_gradients;
     plan.memory.buckets = peaks.all;
+    plan.memory.host_buckets = peaks.host;
     const auto add = [&](Residence residence, std::int64_t read, std::int64_t written) {
       const bool in_file = residence == Residence::file;
       plan.traffic.file_read += in_file ? read : 0;
@@ -262,16 +269,20 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
     add(sharding.offload_parameters, peaks.values_read, 0);
     add(sharding.offload_gradients, peaks.gradients_read, peaks.gradients_written);
   }
-  std::int64_t held = std::max(shared, arriving);  // by an update
+  TierPeaks held;  // by an update
+  if (!sharding.pages()) held = {std::max(shared, arriving), gradients};
   for (std::size_t i = 0; i < batches.size(); ++i) {
-    const std::int64_t matrices = deals.empty() || offloads ? 0 : wide * deals[i].owned(place.rank);
-    if (!deals.empty()) held = std::max(held, matrices + travelling_matrices(deals[i], place.rank));
-    if (!sharding.pages()) continue;
-    if (!on_device && files.walks[i] > 0) held = std::max(held, matrices + files.walks[i] + shared);
-    if (on_device && files.device_walks[i] > 0)
-      held = std::max(held, matrices + files.device_walks[i] + std::max(shared, arriving));
+    TierPeaks matrices, moving;
+    if (!deals.empty()) {
+      (offloads ? matrices.host : matrices.here) = wide * deals[i].owned(place.rank);
+      moving = travelling_matrices(deals[i], place.rank, offloads);
+      if (!sharding.pages()) moving.host += gradients;
+    }
+    if (sharding.pages()) moving = moving | files.walks[i];
+    held = held | (matrices + moving);
   }
-  if (held > 0) plan.memory.buckets = std::max(plan.memory.buckets, held + plan.memory.undelivered);
+  if (held.here > 0) plan.memory.buckets = std::max(plan.memory.buckets, held.here + plan.memory.undelivered);
+  plan.memory.host_buckets = std::max(plan.memory.host_buckets, held.host);
   return plan;
 }
 

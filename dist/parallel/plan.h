@@ -54,9 +54,10 @@ struct MemoryPlan {
   // What a device's rank keeps in the processor's memory: weights and gradients that lie there, and an offloaded
   // optimizer's masters, state, and the weights that it updates.
   std::int64_t host = 0;
-  // What lies in files (keel/dist/parallel/page.h), and the most of it that an update has in memory, which is a part of
-  // `buckets` unless the optimizer works for a device.
-  std::int64_t file = 0, walk = 0;
+  // The peak of what is there for a while, of Purpose::bucket: numbers between the device and files, gradients that
+  // have come to the optimizer, what an update has of files, and the matrices of an optimizer.
+  std::int64_t host_buckets = 0;
+  std::int64_t file = 0;  // what lies in files (keel/dist/parallel/page.h)
   // What one save writes, and an asynchronous one has a copy of in the processor's memory
   // (keel/dist/checkpoint/snapshot.h).
   std::int64_t checkpoint = 0;
@@ -113,9 +114,9 @@ RankPlace check_planned(std::span<const FlatBuffer> layout, const Optimizer& opt
 // its input may gather that unit once less where nothing is prefetched; where activations are recomputed, no last unit
 // is kept. The optimizer counts as offloaded where the options say so, whatever the device. `algorithm` is the
 // communicator's (keel/dist/comm/algorithms.h); the bytes of all but "direct" are read off their schedules. Where an
-// engine tries settings, memory is that of the largest one. `on_device`: what lies in files is read into the
-// processor's memory, for a device. Throws an Error where a gradient is kept as rows: memory and bytes then follow from
-// the data.
+// engine tries settings, memory is that of the largest one. `on_device`: the model computes on a device, as it does
+// where the options leave something to the processor; what lies in files passes through the processor's memory. Throws
+// an Error where a gradient is kept as rows: memory and bytes then follow from the data.
 RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimizer, const ShardedOptions& options,
                    int ranks, int rank, const BufferCount& buffers = {}, std::string_view algorithm = "direct",
                    bool on_device = false);

@@ -89,9 +89,8 @@ class OptimizerMemory::WalkOverFiles {
       piece.parts.push_back(comes ? std::make_unique<PagePiece>(*operand.page, step.piece) : nullptr);
     }
     if (!memory_.offloads_ || !takes_gradient(step) || operands(step)[kGradient].from_host) return;
-    const Tensor gradient = operands(step)[kGradient].numbers.slice(0, step.piece.begin, step.piece.end);
-    piece.gradient = HostCopy(gradient);
-    memory_.offload_bytes_ += static_cast<std::int64_t>(gradient.bytes());
+    const Tensor& gradient = operands(step)[kGradient].numbers;
+    piece.gradient = memory_.bring_gradient(gradient.slice(0, step.piece.begin, step.piece.end));
   }
 
   void update(const WalkStep& step) {

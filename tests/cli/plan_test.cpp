@@ -143,7 +143,9 @@ TEST(PlanCommand, PlansAnOffloadedOptimizerForGpusButNotForARunOfProcessors) {
   const json& there = plan["plans"]["zero2-bf16-cpu"];
   EXPECT_EQ(there["optimizer_bytes"], 0);
   EXPECT_EQ(there["host_bytes"], 7 * (8832 + 12800)) << "of half the numbers masters, two states, and weights";
+  EXPECT_EQ(there["host_bucket_bytes"], there["gradient_bytes"]) << "they come to the optimizer";
   EXPECT_EQ(plan["run"]["plan"]["host_bytes"], 0);
+  EXPECT_EQ(plan["run"]["plan"]["host_bucket_bytes"], 0);
   EXPECT_EQ(plan["run"]["measured"]["optimizer_bytes"], plan["run"]["plan"]["optimizer_bytes"]);
   EXPECT_EQ(plan_of(sandbox, "text.yaml --strat zero2-bf16-cpu device=cpu")["plans"]["zero2-bf16-cpu"]["host_bytes"],
             0);

@@ -44,7 +44,7 @@ struct GradientCase {
 
 // Bytes of a rank's second step, and what the rank keeps.
 struct GradientBytes {
-  std::int64_t moved = 0, read = 0, written = 0, file = 0, gradient = 0, host = 0, buckets = 0;
+  std::int64_t moved = 0, read = 0, written = 0, file = 0, gradient = 0, host = 0, buckets = 0, host_buckets = 0;
   bool operator==(const GradientBytes&) const = default;
 };
 
@@ -70,9 +70,9 @@ class GradientsOfDevice : public NcclRanks {
           const auto rank = static_cast<std::size_t>(own.rank());
           const RankPlan plan = plan_rank(lay_out(laid, each.ranks, make()->requirements().block), *make(), options,
                                           each.ranks, own.rank(), {}, "direct", /*on_device=*/true);
-          outcome.planned[rank] = {plan.traffic.offload, plan.traffic.file_read, plan.traffic.file_written,
-                                   plan.memory.file,     plan.memory.gradient,   plan.memory.host,
-                                   plan.memory.buckets};
+          outcome.planned[rank] = {plan.traffic.offload, plan.traffic.file_read,  plan.traffic.file_written,
+                                   plan.memory.file,     plan.memory.gradient,    plan.memory.host,
+                                   plan.memory.buckets,  plan.memory.host_buckets};
           Sharded engine(net, own.context, own.devices, make(), options);
           GradientBytes& counted = outcome.counted[rank];
           counted.gradient = bytes(own.context, Purpose::gradient);
@@ -83,6 +83,7 @@ class GradientsOfDevice : public NcclRanks {
             const PageTraffic before = engine.file_traffic();
             const std::int64_t moved = engine.offload_bytes();
             own.context.allocator().reset_peaks();
+            own.context.host().allocator().reset_peaks();
             for (int micro = 0; micro < each.micro_batches; ++micro) {
               const Tensor x = rows(own.context, step, own.devices, micro, each.micro_batches, 100, each.dtype);
               engine.backward(mean(square(net(x))), {.weight = x.dim(0), .last = micro + 1 == each.micro_batches});
@@ -97,6 +98,7 @@ class GradientsOfDevice : public NcclRanks {
             counted.read = after.read - before.read;
             counted.written = after.written - before.written;
             counted.buckets = static_cast<std::int64_t>(own.context.memory()[Purpose::bucket].peak);
+            counted.host_buckets = static_cast<std::int64_t>(own.context.host().memory()[Purpose::bucket].peak);
           }
           for (const double number : whole_values(engine)) values[rank].push_back(number);
           for (const double number : numbers_of(engine.weights())) values[rank].push_back(number);
@@ -122,7 +124,8 @@ class GradientsOfDevice : public NcclRanks {
       EXPECT_EQ(counted.file, planned.file) << rank;
       EXPECT_EQ(counted.gradient, planned.gradient) << rank;
       EXPECT_EQ(counted.host, planned.host) << rank;
-      if (each.parameters == Residence::device) { EXPECT_EQ(counted.buckets, planned.buckets) << rank; }
+      EXPECT_EQ(counted.buckets, planned.buckets) << rank;
+      EXPECT_EQ(counted.host_buckets, planned.host_buckets) << rank;
     }
   }
 

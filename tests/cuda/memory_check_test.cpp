@@ -68,8 +68,9 @@ TEST_F(DeviceMemoryCheck, RefusesWhatDevicesWouldLeaveToAProcessorWithTooLittle)
                                      concat("checkpoint.async=", async), concat("device=", to_string(kTestDevice))});
     const MemoryPlan plan = plan_run(config, *planned_model(config, kVocabulary), 2, false).memory;
     ASSERT_GT(plan.host, 0);
+    ASSERT_GT(plan.host_buckets, 0);
     EXPECT_EQ(plan.checkpoint > 0, config.checkpoint.async);
-    const std::int64_t left = 2 * (plan.host + plan.checkpoint);
+    const std::int64_t left = 2 * (plan.host + plan.host_buckets + plan.checkpoint);
     run_ranks(2, [&](Communicator& ranks) {
       const std::int64_t plenty = std::int64_t{1} << 50;
       EXPECT_EQ(refusal(config, ranks, plenty, left), "");

@@ -18,6 +18,7 @@ class ResidenceOnDevice : public NcclRanks {
   struct Outcome {
     std::vector<double> values;
     std::int64_t moved = 0, planned_moved = 0, read = 0, planned_read = 0, written = 0, planned_written = 0;
+    std::int64_t buckets = 0, planned_buckets = 0, host_buckets = 0, planned_host_buckets = 0;
   };
 
   static Outcome train(int ranks, int number, Residence optimizer, Residence parameters, std::uint64_t drain_seed = 0,
@@ -42,12 +43,18 @@ class ResidenceOnDevice : public NcclRanks {
           for (int step = 0; step < 3; ++step) {
             before = engine.file_traffic();
             moved = engine.offload_bytes();
+            own.context.allocator().reset_peaks();
+            own.context.host().allocator().reset_peaks();
             const Tensor x = rows(own.context, step, own.devices, 0, 1, 100, DType::bf16);
             engine.backward(mean(net(x)), {.weight = x.dim(0)});
             EXPECT_TRUE(engine.step(1e-2).get().taken);
           }
           moved = engine.offload_bytes() - moved;
           const PageTraffic after = engine.file_traffic();
+          const auto peak = [](const Context& context) {
+            return static_cast<std::int64_t>(context.memory()[Purpose::bucket].peak);
+          };
+          const std::int64_t buckets = peak(own.context), host_buckets = peak(own.context.host());
           const std::vector<double> values = whole_values(engine);
           if (own.rank() != 0) return;
           outcome = {values,
@@ -56,7 +63,11 @@ class ResidenceOnDevice : public NcclRanks {
                      after.read - before.read,
                      plan.traffic.file_read,
                      after.written - before.written,
-                     plan.traffic.file_written};
+                     plan.traffic.file_written,
+                     buckets,
+                     plan.memory.buckets,
+                     host_buckets,
+                     plan.memory.host_buckets};
         },
         {.drain_seed = drain_seed});
     return outcome;
@@ -79,6 +90,8 @@ TEST_F(ResidenceOnDevice, OfWeightsAndStatesGivesTheSameBitsAndMovesWhatThePlanS
           EXPECT_EQ(outcome.moved, outcome.planned_moved);
           EXPECT_EQ(outcome.read, outcome.planned_read);
           EXPECT_EQ(outcome.written, outcome.planned_written);
+          EXPECT_EQ(outcome.buckets, outcome.planned_buckets);
+          EXPECT_EQ(outcome.host_buckets, outcome.planned_host_buckets);
         }
     }
 }
@@ -100,6 +113,8 @@ TEST_F(ResidenceOnDevice, OfWhatMuonTrainsGivesTheSameBitsAndMovesWhatThePlanSay
           EXPECT_EQ(outcome.moved, outcome.planned_moved);
           EXPECT_EQ(outcome.read, outcome.planned_read);
           EXPECT_EQ(outcome.written, outcome.planned_written);
+          EXPECT_EQ(outcome.buckets, outcome.planned_buckets);
+          EXPECT_EQ(outcome.host_buckets, outcome.planned_host_buckets);
         }
     }
 }

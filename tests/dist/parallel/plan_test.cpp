@@ -111,8 +111,28 @@ TEST(Plan, OfAnOffloadedOptimizerMovesGradientsAndWeightsOnce) {
   EXPECT_EQ(plan.traffic.offload, 4'198'400);
   // The weights of a unit come back through memory that sums of gradients had before, or that nothing else needs.
   EXPECT_EQ(plan.memory.buckets, 2 * 2'099'200);
+  EXPECT_EQ(plan.memory.host_buckets, 2 * 1'049'600) << "all gradients, in bf16";
   options.sharding.stage = 1;
   EXPECT_EQ(plan_of(model, 4, options).memory.buckets, 2'099'200 / 4);
+}
+
+// While one is written, the next one comes from the device. An update that has room for one at a time reads no more.
+TEST(Plan, HasTwoGradientsOfADeviceInTheProcessorsMemoryOnTheirWayToAFile) {
+  LargeNet model;
+  ShardedOptions options = in_bf16(1);
+  options.sharding.offload_gradients = Residence::file;
+  options.sharding.offload_budget = 2'099'200;
+  const auto memory = [&](bool on_device) {
+    return plan_rank(lay_out(model, 4), *make_adamw(), options, 4, 0, {}, "direct", on_device).memory;
+  };
+  EXPECT_EQ(memory(true).host_buckets, 2 * 2'099'200);
+  EXPECT_EQ(memory(true).host, 0);
+  EXPECT_EQ(memory(false).host_buckets, 0);
+  options.sharding.offload_budget = 4 * 2'099'200;
+  EXPECT_EQ(memory(true).host_buckets, 4 * 2'099'200) << "read ahead as far as the budget goes";
+  options.sharding.offload_gradients = Residence::host;
+  EXPECT_EQ(memory(false).host, 4 * 2'099'200);
+  EXPECT_EQ(memory(false).host_buckets, 0) << "what lies there is no copy on its way";
 }
 
 TEST(Plan, NamesARankOrStageThatThereIsNot) {
