@@ -97,11 +97,12 @@ struct DrawnCase {
   std::string text() const {
     return concat("seed ", drain_seed, ": net ", net, ", stage ", number, ", ", ranks, " ranks, ", dtype, ", ",
                   micro_batches, " micro-batches ", name_of(accumulation), ", ", optimizer, " (", name_of(matrices),
-                  ") on ", name_of(of_state), ", weights on ", name_of(of_weights), " as ", name_of(code),
-                  ", gradients on ", name_of(of_gradients), ", prefetch ", prefetch, overlap ? "" : ", no overlap",
-                  reshards ? "" : ", not resharded", keeps_last ? ", last kept" : "", ", persistence ", persistence,
-                  ", budget ", budget, ", compression ", static_cast<int>(compression), ", groups of ", group, ", ",
-                  virtual_ranks, " virtual ranks", wide_wire ? ", fp32 on the wire" : "");
+                  ") on ", name_of(of_state), ", weights on ", name_of(of_weights), " as ",
+                  kWeightCodes[static_cast<std::size_t>(code)], ", gradients on ", name_of(of_gradients), ", prefetch ",
+                  prefetch, overlap ? "" : ", no overlap", reshards ? "" : ", not resharded",
+                  keeps_last ? ", last kept" : "", ", persistence ", persistence, ", budget ", budget, ", compression ",
+                  static_cast<int>(compression), ", groups of ", group, ", ", virtual_ranks, " virtual ranks",
+                  wide_wire ? ", fp32 on the wire" : "");
   }
 
  private:
