@@ -59,6 +59,7 @@ class Run {
         observer_(trackers_),
         folder_(config.run),
         files_(folder_, observer_),
+        own_rank_(ranks.rank()),
         context_(agreed(ranks_, [&] { return make_context(config, ranks_, log_of(observer_)); })),
         task_(agreed(ranks_, [&] { return make_task(config, context_.host(), {}, reading_of(observer, ranks_)); })),
         data_(agreed(ranks_, [&] { return open_training_data(config_, *task_); })),
@@ -112,6 +113,7 @@ class Run {
     write_description();
     begin_callbacks();
     if (survivors_) survivors_->when_lost([this](const LostGroup& lost) { go_on_without(lost); });
+    if (survivors_) files_.keep_records();
     checkpoints_->begin();
     steps_ = make_steps({.config = config_,
                          .task = *task_,
@@ -141,6 +143,7 @@ class Run {
     result_.step = state_.step;
     result_.loss = outcomes_->loss();
     result_.memory = context_.memory();
+    result_.is_first = is_first();
     return result_;
   }
 
@@ -189,14 +192,22 @@ class Run {
   // On the ranks that are left of a group's loss. Where the first one has gone, another takes over what that one
   // writes.
   void go_on_without(const LostGroup& lost) {
-    if (is_first() && !files_.has_begun()) {
-      files_.take_over();
-      begin_files(state_.step);
-    }
+    if (is_first() && !files_.has_begun()) take_over();
     const std::int64_t step = callbacks_->loop().step;
     ++result_.dropped_groups;
     tell_once(LogLevel::warning, message_of(lost, step));
     report_->tell_values(step, record_of(lost));
+  }
+
+  void take_over() {
+    files_.take_over();
+    begin_files(state_.step);
+    observer_.on_first();
+    tell_once(LogLevel::info, message_of_successor(own_rank_));
+    try {
+      trackers_.begin(config_, ranks_.size(), state_.step, observer_);
+    } catch (const Error& error) { tell_once(LogLevel::error, concat("trackers get no more records: ", error.what())); }
+    files_.write_kept();
   }
 
   void begin_callbacks() {
@@ -359,7 +370,8 @@ class Run {
   RunTrackers trackers_;                        // of the first rank
   RankLog observer_;
   RunFolder folder_;
-  RunFiles files_;  // of the first rank
+  RunFiles files_;      // of the first rank
+  const int own_rank_;  // as the run began
   Context context_;
   std::unique_ptr<TaskBase> task_;
   Data data_;

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
+#include <map>
 #include <set>
 
 #include "keel/dist/comm/decorators.h"
@@ -26,8 +28,10 @@ class Counter : public Recorder {
     Recorder::on_step(report);
     has_begun = true;
   }
+  void on_first() override { ++times_first; }
   bool has_begun = false;
   std::int64_t asked = 0;
+  int times_first = 0;
 };
 
 struct Ended {
@@ -41,8 +45,10 @@ struct Ended {
   }
 };
 
-// The run by n ranks; `victim` dies before a collective of this number that it asks for after its first step.
-Ended train_until_death(int n, const Config& config, int victim, std::int64_t at) {
+// The run by n ranks; `victim` dies before a collective of this number that it asks for after its first step, and calls
+// `last` then.
+Ended train_until_death(int n, const Config& config, int victim, std::int64_t at,
+                        const std::function<void()>& last = {}) {
   Ended ended;
   for (int r = 0; r < n; ++r) ended.ranks.push_back(std::make_unique<Counter>());
   ended.errors.resize(static_cast<std::size_t>(n));
@@ -51,7 +57,11 @@ Ended train_until_death(int n, const Config& config, int victim, std::int64_t at
     Counter& counter = *ended.ranks[r];
     WatchedCommunicator ranks(direct, [&](std::int64_t, const Collective&) {
       if (!counter.has_begun) return;
-      if (direct.rank() == victim && at >= 0 && counter.asked >= at) throw Error("this rank dies");
+      if (direct.rank() == victim && at >= 0 && counter.asked >= at) {
+        if (last && counter.asked == at) last();
+        ++counter.asked;
+        throw Error("this rank dies");
+      }
       ++counter.asked;
     });
     try {
@@ -106,6 +116,55 @@ TEST(LostGroups, AreDroppedWhereverTheyDie) {
       if (ended.left() == left) expect_whole_run(config, ended, victim, what);
     }
   }
+}
+
+void cut_last_line(const std::string& path) {
+  std::string text = read_text_file(path);
+  const std::size_t end = text.rfind('\n', text.size() - 2);
+  write_text_file(path, text.substr(0, end == std::string::npos ? 0 : end + 1));
+}
+
+std::map<std::int64_t, double> losses_of(const Config& config, const std::string& name) {
+  std::map<std::int64_t, double> losses;
+  for (const Json& record : read_metrics(RunFolder(config.run).metrics()))
+    if (record.contains(name)) losses[record.at("step").integer()] = record.at(name).number();
+  return losses;
+}
+
+// As one does that has passed an attempt, and not written the record of it.
+TEST(LostGroups, LeaveNoRecordOut) {
+  const TemporaryFolder place;
+  const std::vector<std::string> settings = dropping("{type: diloco, every: 3}", 1);
+  for (const int at : {3, 8, 13, 22, 31}) {
+    SCOPED_TRACE(at);
+    const Config plain = small_run(place, concat("plain-", at), settings);
+    const Config cut = small_run(place, concat("cut-", at), settings);
+    ASSERT_EQ(train_until_death(3, plain, 0, at).left(), (std::set<int>{1, 2}));
+    ASSERT_EQ(train_until_death(3, cut, 0, at, [&] { cut_last_line(RunFolder(cut.run).metrics()); }).left(),
+              (std::set<int>{1, 2}));
+    for (const char* name : {"loss", "validation_loss", "dropped_group"})
+      EXPECT_EQ(losses_of(cut, name), losses_of(plain, name)) << name;
+    EXPECT_EQ(read_metrics(RunFolder(cut.run).metrics()).size(), 12U + 3 + 1 + 1) << "each once";
+  }
+}
+
+TEST(LostGroups, AreFollowedByAFirstRankThatSaysSoOnce) {
+  const TemporaryFolder place;
+  const Config config = small_run(place, "run", dropping("{type: diloco, every: 3}", 1, {"tracker=jsonl"}));
+  const Ended ended = train_until_death(3, config, 0, 20);
+  ASSERT_EQ(ended.left(), (std::set<int>{1, 2})) << ended.errors[0];
+  const std::string line = "rank 1 takes over: ";
+  EXPECT_EQ(ended.ranks[0]->times_first, 0);
+  EXPECT_EQ(ended.ranks[1]->times_first, 1);
+  EXPECT_EQ(ended.ranks[2]->times_first, 0);
+  const std::size_t told = ended.ranks[1]->messages.find(line);
+  ASSERT_NE(told, std::string::npos) << ended.ranks[1]->messages;
+  EXPECT_EQ(ended.ranks[1]->messages.find(line, told + 1), std::string::npos);
+  EXPECT_EQ(ended.ranks[2]->messages.find("takes over"), std::string::npos);
+  const std::string tracked = read_text_file(config.run + "/tracker.jsonl");
+  for (int step = 1; step <= 12; ++step)
+    EXPECT_NE(tracked.find(concat("\"step\":", step, ",")), std::string::npos) << tracked;
+  EXPECT_NE(tracked.find("finished"), std::string::npos);
 }
 
 // Those that are left number themselves anew, and what they record keeps the numbers with which they began.
