@@ -210,6 +210,17 @@ class Run {
     files_.write_kept();
   }
 
+  // Tells once, and agrees with the ranks that are left whether it worked.
+  template <class F>
+  void tell_together(const F& tell) {
+    bool has_told = false;
+    ranks_.attempt([&] {
+      together(ranks_, [&] {
+        if (!std::exchange(has_told, true)) tell();
+      });
+    });
+  }
+
   void begin_callbacks() {
     callbacks_->tell_together("fit_begin", &Callback::fit_begin);
     if (!resume_) return;
@@ -227,9 +238,9 @@ class Run {
       report_->go_on(outcomes_->waited_ms(*steps_));
     }
     while (state_.step < config_.steps && !has_ended_) take_step();
-    saves_->keep_folder();
+    ranks_.attempt([&] { saves_->keep_folder(); });
     tell_once(LogLevel::warning, stacks_->trace().finish(state_.step, ranks_, folder_));
-    together(ranks_, [&] { result_.peak_resident_bytes = report_->tell_memory(state_.step); });
+    tell_together([&] { result_.peak_resident_bytes = report_->tell_memory(state_.step); });
     if (result_.end != TrainEnd::stopped) outcomes_->check_some_step_was_taken();
     ranks_.attempt([&] { saves_->save_the_last(); });
   }
@@ -285,7 +296,7 @@ class Run {
     tell_once(LogLevel::warning, stacks_->trace().finish_step(state_.step, ranks_, folder_));
     outcomes_->handle(turn, *steps_);
     if (const std::vector<Logged> tuned = stacks_->take_tuned(); !tuned.empty())
-      together(ranks_, [&] { report_->tell_values(state_.step, tuned); });
+      tell_together([&] { report_->tell_values(state_.step, tuned); });
     callbacks_->tell("step_end", &Callback::step_end);
     if (alone) {
       turn.flags = flags();
@@ -348,7 +359,7 @@ class Run {
       loop.evaluated = state_.step;
       loop.metrics.clear();
       for (const NamedNumber& each : report.values) loop.metrics[each.name] = each.value;
-      together(ranks_, [&] { report_->tell_evaluation(report); });
+      tell_together([&] { report_->tell_evaluation(report); });
     } catch (...) {
       if (is_thrown_by_all(ranks_)) {
         callbacks_->tell_evaluation_end(false);
