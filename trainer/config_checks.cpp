@@ -196,7 +196,6 @@ void ConfigResolver::check_drop() {
   const auto refuse = [&](bool holds, std::string_view key, std::string_view why) {
     require(holds, {key, kKey}, concat("does not go together with outer.on_failure=drop: ", why));
   };
-  refuse(!config_.checkpoint.async, "checkpoint.async", "a checkpoint that is half written is made again at once");
   refuse(config_.checkpoint.memory_every.is_none(), "checkpoint.memory_every",
          "copies in memory are divided among all ranks of the beginning");
   refuse(config_.sharding.progress != ShardingConfig::Progress::thread, "sharding.progress",
