@@ -196,8 +196,6 @@ void ConfigResolver::check_drop() {
   const auto refuse = [&](bool holds, std::string_view key, std::string_view why) {
     require(holds, {key, kKey}, concat("does not go together with outer.on_failure=drop: ", why));
   };
-  refuse(config_.checkpoint.memory_every.is_none(), "checkpoint.memory_every",
-         "copies in memory are divided among all ranks of the beginning");
   refuse(config_.sharding.progress != ShardingConfig::Progress::thread, "sharding.progress",
          "the ranks that are left agree on it in the training thread");
   refuse(!config_.sharding.tunes(), "sharding.bucket", "groups that are left cannot agree on sizes that are tried");

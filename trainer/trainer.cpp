@@ -268,7 +268,7 @@ class Run {
     if (evaluates) saves |= evaluate_now().save;
     const bool ends = last || has_ended_;
     if (saves && !ends) ranks_.attempt([&] { saves_->save(); });
-    if (copies && !ends) saves_->copy();
+    if (copies && !ends) ranks_.attempt([&] { saves_->copy(); });
     if (ends_epoch(state_.step)) tell_epoch("epoch_end", &Callback::epoch_end);
     if (ends) return;
     if (evaluates || saves || copies) report_->go_on(outcomes_->waited_ms(*steps_));

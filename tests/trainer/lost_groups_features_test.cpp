@@ -119,5 +119,36 @@ TEST(LostGroupsBeside, ACheckpointThatTheyWereWritingIsMadeAgain) {
   }
 }
 
+TEST(LostGroupsBeside, CopiesInMemory) {
+  expect_bits_of_a_run_without({"checkpoint.memory_every=2"});
+  expect_to_go_on_wherever_one_dies(1, {"checkpoint.memory_every=1", "checkpoint.every=100"});
+}
+
+// One that was made by those that are left has all that a checkpoint of the same step has.
+TEST(LostGroupsBeside, CopiesInMemoryByThoseThatAreLeftAreGoneOnFrom) {
+  const TemporaryFolder place;
+  const MemoryOfLost memory(place);
+  const Config config = of_pairs(place, "run", {"checkpoint.memory_every=4", "checkpoint.every=100", "resume=auto"});
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    train_until_death(4, config, {.victim = 0, .step = 6, .of_all = 10});
+    ::_exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+  EXPECT_TRUE(RunFolder(config.run).checkpoint_steps().empty());
+  const std::string said = train_by(4, config)[0]->messages;
+  EXPECT_NE(said.find("goes on after step 8 from "), std::string::npos) << said;
+  EXPECT_NE(said.find("which was in the memory of "), std::string::npos) << said;
+  const Config other = of_pairs(place, "other", {"checkpoint.every=8", "checkpoint.keep=9", "resume=auto"});
+  ASSERT_EQ(train_until_death(4, other, {.victim = 0, .step = 6}).left(), (std::set<int>{2, 3}));
+  fs::remove_all(RunFolder(other.run).checkpoint(12));
+  train_by(4, other);
+  EXPECT_TRUE(weights_of(config) == weights_of(other));
+  EXPECT_TRUE(fs::is_empty(memory.root()));
+}
+
 }  // namespace
 }  // namespace keel
