@@ -198,7 +198,6 @@ void ConfigResolver::check_drop() {
   };
   refuse(config_.sharding.progress != ShardingConfig::Progress::thread, "sharding.progress",
          "the ranks that are left agree on it in the training thread");
-  refuse(!config_.sharding.tunes(), "sharding.bucket", "groups that are left cannot agree on sizes that are tried");
 }
 
 // Adafactor makes its own rate, so one that a file has for another optimizer does not apply to it.

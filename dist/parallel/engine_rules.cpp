@@ -104,9 +104,6 @@ void check_engine(std::span<const FlatBuffer> layout, const ShardedOptions& opti
     throw Error(concat("groups do not go on without others by ", options.strategy()->describe(),
                        ", whose exchanges are not repeated"),
                 ErrorKind::unsupported);
-  if (options.sharding.tunes() && survivors != nullptr)
-    throw Error("groups that go on without others cannot agree on sizes that are tried; set sharding.bucket to a size",
-                ErrorKind::unsupported);
   if (options.sharding.tunes() && optimizer.requirements().closure)
     throw Error(concat(optimizer.name(),
                        " evaluates the loss as often as it likes in a step, whose time says nothing of sizes; set "

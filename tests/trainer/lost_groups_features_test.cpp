@@ -150,5 +150,25 @@ TEST(LostGroupsBeside, CopiesInMemoryByThoseThatAreLeftAreGoneOnFrom) {
   EXPECT_TRUE(fs::is_empty(memory.root()));
 }
 
+TEST(LostGroupsBeside, SizesThatAreTried) {
+  expect_bits_of_a_run_without({"sharding.bucket=auto"});
+  expect_to_go_on_wherever_one_dies(2, {"sharding.bucket=auto", "strategy=zero3-fp32"});
+}
+
+// Each group chooses for itself, so the others' times are whole whenever one is lost.
+TEST(LostGroupsBeside, SizesThatAreTriedAreChosenByThoseThatAreLeft) {
+  for (const int victim : {3, 0}) {
+    const TemporaryFolder place;
+    const Config config = of_pairs(place, "run", {"sharding.bucket=auto", "steps=60", "eval.every=0"});
+    const Ended ended = train_until_death(4, config, {victim, 0, 6});
+    ASSERT_EQ(ended.left(), victim == 0 ? (std::set<int>{2, 3}) : (std::set<int>{0, 1}));
+    expect_whole_run(config, ended, victim / 2, "tuned");
+    EXPECT_EQ(steps_with(config, "tuned/algorithm").size(), 1U);
+    EXPECT_GT(steps_with(config, "tuned/algorithm").front(), 6);
+    const std::string& told = ended.ranks[static_cast<std::size_t>(*ended.left().begin())]->messages;
+    EXPECT_NE(told.find("sharding.bucket=auto has chosen"), std::string::npos) << told;
+  }
+}
+
 }  // namespace
 }  // namespace keel

@@ -140,7 +140,7 @@ TEST(LostGroups, ComeBackWithTheCurrentWeights) {
 
 TEST(LostGroups, RefuseWhatNeedsAllRanks) {
   const TemporaryFolder place;
-  for (const char* setting : {"sharding.progress=thread", "sharding.bucket=auto"}) {
+  for (const char* setting : {"sharding.progress=thread"}) {
     std::string told;
     try {
       small_run(place, "run", dropping("{type: diloco, every: 3}", 1, {setting}));
