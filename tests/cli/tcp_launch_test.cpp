@@ -115,6 +115,37 @@ TEST_F(TcpLaunch, AGroupOfARankThatIsKilledIsDropped) {
   }
 }
 
+// With all that a run does beside training; what they have saved is gone on from, by all ranks.
+TEST_F(TcpLaunch, AGroupThatIsDroppedDisturbsNeitherSavesNorTuningNorTheThread) {
+  for (const int victim : {3, 0}) {
+    SCOPED_TRACE(victim);
+    std::filesystem::remove_all(sandbox / "made");
+    const std::string run =
+        "launch -N 4 --tcp --keep-going --strat zero2 text.yaml run=made batch.global=8 eval.every=0 log.every=1 "
+        "sharding.group=2 outer.type=diloco outer.every=5 outer.on_failure=drop checkpoint.async=true "
+        "checkpoint.every=10 checkpoint.memory_every=7 sharding.bucket=auto sharding.progress=thread ";
+    RunningProgram program = sandbox.start(run + "steps=300");
+    wait_for_steps();
+    const pid_t rank = testing::process_of_rank(victim, sandbox / "");
+    ASSERT_NE(rank, 0);
+    ::kill(rank, SIGKILL);
+    const Outcome outcome = program.wait();
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    const auto count = [&](const char* name) {
+      const std::vector<Json> records = read_metrics(sandbox / "made/metrics.jsonl");
+      return std::ranges::count_if(records, [&](const Json& record) { return record.contains(name); });
+    };
+    EXPECT_EQ(count("loss"), 300);
+    EXPECT_EQ(count("dropped_group"), 1);
+    EXPECT_EQ(count("tuned/algorithm"), 1);
+    EXPECT_NE(outcome.out.find("step 300/300  loss"), std::string::npos) << outcome.out;
+    const Outcome longer = sandbox.keel(run + "steps=310 resume=auto");
+    EXPECT_EQ(longer.code, 0) << longer.err;
+    EXPECT_EQ(count("loss"), 310);
+    EXPECT_EQ(processes_left(), "");
+  }
+}
+
 // The first group, too: whoever takes over what it writes saves what all begin with.
 TEST_F(TcpLaunch, WithRejoinADroppedGroupComesBackAndNoStepIsMadeTwice) {
   for (const int victim : {2, 0}) {

@@ -170,5 +170,15 @@ TEST(LostGroupsBeside, SizesThatAreTriedAreChosenByThoseThatAreLeft) {
   }
 }
 
+TEST(LostGroupsBeside, AThreadForCommunication) {
+  expect_bits_of_a_run_without({"sharding.progress=thread"});
+  expect_to_go_on_wherever_one_dies(2, {"sharding.progress=thread", "strategy=zero3-fp32"});
+}
+
+TEST(LostGroupsBeside, AllOfIt) {
+  expect_bits_of_a_run_without(
+      {"checkpoint.async=true", "checkpoint.memory_every=2", "sharding.bucket=auto", "sharding.progress=thread"});
+}
+
 }  // namespace
 }  // namespace keel

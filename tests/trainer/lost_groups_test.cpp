@@ -138,16 +138,5 @@ TEST(LostGroups, ComeBackWithTheCurrentWeights) {
   EXPECT_TRUE(weights_of(longer) == weights);
 }
 
-TEST(LostGroups, RefuseWhatNeedsAllRanks) {
-  const TemporaryFolder place;
-  for (const char* setting : {"sharding.progress=thread"}) {
-    std::string told;
-    try {
-      small_run(place, "run", dropping("{type: diloco, every: 3}", 1, {setting}));
-    } catch (const Error& error) { told = error.what(); }
-    EXPECT_NE(told.find("does not go together with outer.on_failure=drop"), std::string::npos) << setting << told;
-  }
-}
-
 }  // namespace
 }  // namespace keel
