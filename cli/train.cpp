@@ -53,17 +53,6 @@ struct TrainArguments {
   FilesBeside beside;
 };
 
-// A rank that shows nothing.
-class SilentObserver : public TrainObserver {
- public:
-  explicit SilentObserver(const SignalScope& signals) : signals_(signals) {}
-  bool stop_requested() override { return signals_.received() != 0; }
-  bool save_requested() override { return signals_.takes_save_request(); }
-
- private:
-  const SignalScope& signals_;
-};
-
 class Console : public ConsoleObserver {
  public:
   explicit Console(const SignalScope& signals)
@@ -81,6 +70,34 @@ class Console : public ConsoleObserver {
 
   const SignalScope& signals_;
   std::optional<Bar> bar_;
+};
+
+// A rank that shows nothing until it is the first.
+class SilentObserver : public TrainObserver {
+ public:
+  explicit SilentObserver(const SignalScope& signals) : signals_(signals) {}
+  void on_first() override {
+    if (console_options(STDOUT_FILENO).terminal) std::cout << '\n';  // below the line of the rank that was lost
+    console_.emplace(signals_);
+  }
+  void on_step(const StepReport& report) override {
+    if (console_) console_->on_step(report);
+  }
+  void on_eval(const EvalReport& report) override {
+    if (console_) console_->on_eval(report);
+  }
+  void on_checkpoint(const CheckpointReport& report) override {
+    if (console_) console_->on_checkpoint(report);
+  }
+  void on_message(LogLevel level, std::string_view message) override {
+    if (console_) console_->on_message(level, message);
+  }
+  bool stop_requested() override { return signals_.received() != 0; }
+  bool save_requested() override { return signals_.takes_save_request(); }
+
+ private:
+  const SignalScope& signals_;
+  std::optional<Console> console_;
 };
 
 // "memory: peak 12.3 MiB (parameter 2.0 MiB, ...), resident 80.1 MiB". The parts peak at different moments.
@@ -151,7 +168,7 @@ int run_rank(Communicator& group, const TrainArguments& arguments, const SignalS
   const TrainResult result = train_on(group, config, network, arguments, signals, callbacks);
   const bool was_stopped = result.end == TrainEnd::stopped;
   const int number = was_stopped ? number_of_stop(group, signals, result) : 0;
-  if (group.rank() == 0) {
+  if (result.is_first) {
     std::cout << memory_line(result) << '\n';
     if (was_stopped)
       std::cout << "stopped by " << (number == SIGINT ? "Ctrl-C" : "SIGTERM") << "; to go on: keel "

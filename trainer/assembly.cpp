@@ -98,7 +98,7 @@ Context make_context(const Config& config, const Communicator& communicator, Log
 
 std::unique_ptr<Communicator> make_background(const Config& config, Communicator& ranks) {
   using Progress = ShardingConfig::Progress;
-  if (ranks.size() == 1 || config.sharding.progress == Progress::poll || drops_groups(config)) return nullptr;
+  if (ranks.size() == 1 || config.sharding.progress == Progress::poll) return nullptr;
   // Threads that compute have been counted where the configuration names them; without, they are all there are.
   const std::vector<int>& nodes = ranks.nodes();
   const auto here = std::count(nodes.begin(), nodes.end(), nodes[static_cast<std::size_t>(ranks.rank())]);

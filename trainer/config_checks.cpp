@@ -183,25 +183,10 @@ void ConfigResolver::check_outer() {
   require(!find_optimizer(config_.optimizer.type).requirements.averages, {kKey, "optimizer.type"},
           concat(config_.optimizer.type,
                  " trains at other weights than it has, and groups tell each other one of the two"));
-  check_drop();
   if (std::ranges::any_of(entry->rows, [&](const KeyRow& row) { return broken().contains(row.key); })) return;
   try {
     (void)entry->make(config_);
   } catch (const Error& error) { require(false, {kKey}, error.what()); }
-}
-
-void ConfigResolver::check_drop() {
-  constexpr std::string_view kKey = "outer.on_failure";
-  if (broken().contains(std::string(kKey)) || !drops_groups(config_)) return;
-  const auto refuse = [&](bool holds, std::string_view key, std::string_view why) {
-    require(holds, {key, kKey}, concat("does not go together with outer.on_failure=drop: ", why));
-  };
-  refuse(!config_.checkpoint.async, "checkpoint.async", "a checkpoint that is half written is made again at once");
-  refuse(config_.checkpoint.memory_every.is_none(), "checkpoint.memory_every",
-         "copies in memory are divided among all ranks of the beginning");
-  refuse(config_.sharding.progress != ShardingConfig::Progress::thread, "sharding.progress",
-         "the ranks that are left agree on it in the training thread");
-  refuse(!config_.sharding.tunes(), "sharding.bucket", "groups that are left cannot agree on sizes that are tried");
 }
 
 // Adafactor makes its own rate, so one that a file has for another optimizer does not apply to it.

@@ -42,7 +42,6 @@ class ConfigResolver : public Resolver {
   void check_compression();
   void check_virtual_ranks();
   void check_outer();
-  void check_drop();
   void check_callbacks();
   void check_curriculum();
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "keel/dist/comm/agreement.h"
+#include "keel/dist/parallel/surviving_groups.h"
 #include "keel/optim/optimizer.h"
 #include "keel/trainer/assembly.h"
 #include "keel/trainer/config.h"
@@ -14,6 +15,13 @@ namespace {
 Module& frozen(Module& model) {
   for_each_parameter(model, [](const std::string&, Parameter& parameter) { parameter.set_trainable(false); });
   return model;
+}
+
+// Null where groups end together.
+std::unique_ptr<Communicator> group_of(const StackSite& site) {
+  if (site.survivors == nullptr) return nullptr;
+  const int ranks = site.survivors->ranks_of_group();
+  return site.ranks.split_apart(site.ranks.rank() / ranks, site.ranks.rank() % ranks);
 }
 
 ShardedOptions with_subjects(ShardedOptions options, int first) {
@@ -40,12 +48,14 @@ ShardedOptions answering_options(const Config& config, Module& model, int ranks)
 }
 
 FrozenStack::FrozenStack(const StackSite& site, Module& model, int first_subject)
-    : engine_(frozen(model), site.context, site.ranks, make_sgd(),
-              with_subjects(answering_options(site.config, model, site.ranks.size()), first_subject)) {}
+    : group_(group_of(site)),
+      engine_(frozen(model), site.context, group_ ? *group_ : site.ranks, make_sgd(),
+              with_subjects(answering_options(site.config, model, group_ ? group_->size() : site.ranks.size()),
+                            first_subject)) {}
 
 std::string load_frozen(const StackModel& model, FrozenStack& stack, Communicator& ranks) {
   try {
-    return load_named_weights(model, stack.engine(), ranks, true);
+    return load_named_weights(model, stack.engine(), stack.group() != nullptr ? *stack.group() : ranks, true);
   } catch (const AgreedError& error) {
     throw AgreedError(concat("the frozen model '", model.name, "': ", error.what()), error.kind());
   }

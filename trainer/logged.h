@@ -17,6 +17,9 @@ struct Logged {
   std::variant<double, std::int64_t, std::string> value;
 };
 
+// What the record of a group of ranks that was lost begins with: its number.
+inline constexpr std::string_view kDroppedGroup = "dropped_group";
+
 enum class RecordKind : unsigned char {
   step,   // of a training step: one every log.every, and the last
   other,  // of an evaluation, of memory, or of a loop of one's own

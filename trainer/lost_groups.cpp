@@ -25,6 +25,12 @@ std::string message_of(const LostGroup& lost, std::int64_t step) {
                 lost.left == 1 ? " group goes on" : " groups go on");
 }
 
-std::vector<Logged> record_of(const LostGroup& lost) { return {{"dropped_group", lost.number}, {"groups", lost.left}}; }
+std::string message_of_successor(int rank) {
+  return concat("rank ", rank, " takes over: it shows the steps from here on, and writes records and checkpoints");
+}
+
+std::vector<Logged> record_of(const LostGroup& lost) {
+  return {{std::string(kDroppedGroup), lost.number}, {"groups", lost.left}};
+}
 
 }  // namespace keel

@@ -61,6 +61,8 @@ class TrainObserver {
   virtual void on_eval(const EvalReport&) {}
   virtual void on_checkpoint(const CheckpointReport&) {}
   virtual void on_message(LogLevel, std::string_view) {}
+  // On a rank that is the first from now on, as those before it were lost (outer.on_failure): it shows what they did.
+  virtual void on_first() {}
   // Asked after each step; true ends the run in good order: it saves and returns.
   virtual bool stop_requested() { return false; }
   // Asked after each step; true makes a checkpoint.

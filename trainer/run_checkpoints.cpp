@@ -36,7 +36,9 @@ void RunCheckpoints::begin() {
   memory_.begin();
 }
 
-bool RunCheckpoints::is_due(std::int64_t step, bool asked) const { return asked || config_.every.is_due(step); }
+bool RunCheckpoints::is_due(std::int64_t step, bool asked) const {
+  return asked || is_due_again_ || config_.every.is_due(step);
+}
 
 bool RunCheckpoints::asks() const {
   return ranks_.rank() == 0 && config_.minutes > 0 && seconds_now() - last_ >= 60 * config_.minutes;
@@ -44,7 +46,10 @@ bool RunCheckpoints::asks() const {
 
 void RunCheckpoints::save(const TrainState& state) {
   last_ = seconds_now();
-  if (!background_) return save_at_once(state);
+  if (!config_.async) return save_at_once(state);
+  leave_lost(static_cast<std::size_t>(ranks_.size()));
+  is_due_again_ = false;
+  if (!background_) background_ = std::make_unique<AsyncSave>(engine_, ranks_, beside());
   if (background_->is_under_way() && config_.busy == CheckpointConfig::Busy::skip) {
     observer_.on_message(LogLevel::warning, concat("no checkpoint of step ", state.step, ": that of step ", saving_,
                                                    " is still being written (checkpoint.busy: skip)"));
@@ -73,11 +78,23 @@ void RunCheckpoints::try_to_save(const TrainState& state) {
 }
 
 void RunCheckpoints::hear(std::span<const SaveNote> notes) {
+  leave_lost(notes.size());
   if (!background_) return;
-  if (const std::optional<SaveResult> result = background_->hear(notes)) take(*result);
+  if (const std::optional<SaveResult> result = background_->hear(notes)) ranks_.attempt([&] { take(*result); });
+}
+
+void RunCheckpoints::leave_lost(std::size_t ranks) {
+  if (!background_ || background_->is_of(ranks)) return;
+  if (background_->is_under_way()) {
+    is_due_again_ = true;
+    observer_.on_message(LogLevel::warning, concat("no checkpoint of step ", saving_,
+                                                   ": ranks were lost that were writing it; another one is made"));
+  }
+  background_.reset();
 }
 
 void RunCheckpoints::finish() {
+  leave_lost(static_cast<std::size_t>(ranks_.size()));
   if (background_ && background_->is_under_way()) take(background_->finish());
 }
 

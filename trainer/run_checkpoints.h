@@ -69,6 +69,9 @@ class RunCheckpoints {
   void save_at_once(const TrainState& state);
   std::string save_elsewhere(const TrainState& state) const;
   void take(const SaveResult& result);
+  // Of so many ranks that are left: what they were writing with others that were lost comes to nothing, and is made
+  // again.
+  void leave_lost(std::size_t ranks);
   // Lets all in the folder go by a checkpoint: its name, the weights beside it, those that are to be kept.
   // What follows a commit: the name of the newest one, the weights beside the checkpoints, and old ones that go.
   std::function<void()> settling(std::int64_t step) const;
@@ -84,8 +87,9 @@ class RunCheckpoints {
   std::unique_ptr<AsyncSave> background_;
   RunMemory memory_;
   std::int64_t newest_;
-  std::int64_t saving_ = -1;  // step of the save under way
-  std::int64_t made_ = -1;    // step of the newest one of this session
+  std::int64_t saving_ = -1;   // step of the save under way
+  bool is_due_again_ = false;  // as ranks were lost that were writing one
+  std::int64_t made_ = -1;     // step of the newest one of this session
   // Step of the one of this session that all in the folder goes by, for the first rank.
   std::shared_ptr<std::atomic<std::int64_t>> settled_ = std::make_shared<std::atomic<std::int64_t>>(-1);
   double last_ = 0;  // when the latest began, in seconds

@@ -1,10 +1,12 @@
 #include "keel/trainer/run_files.h"
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <system_error>
 #include <thread>
 #include <utility>
+#include <variant>
 
 #include "keel/runtime/file.h"
 
@@ -26,6 +28,14 @@ void remove_file(const std::string& path) {
   std::error_code code;
   std::filesystem::remove(path, code);
   if (code) throw Error(concat("cannot remove '", path, "': ", code.message()), ErrorKind::io);
+}
+
+// Whether a record is the one that another rank has written: ranks measure times and memory of their own, and may hear
+// of a lost group in steps that are neighbours.
+bool is_same(const Json& written, std::int64_t step, const Logged& first) {
+  if (!written.contains(first.name)) return false;
+  if (first.name != kDroppedGroup) return written.at("step").integer() == step;
+  return written.at(first.name).integer() == std::get<std::int64_t>(first.value);
 }
 
 }  // namespace
@@ -87,6 +97,28 @@ void RunFiles::write(std::int64_t step, std::span<const Logged> metrics, RecordK
   was_made_again_ = keep(step);
   metrics_->write(step, metrics);
   observer_.on_record(step, kind, metrics);
+}
+
+void RunFiles::tell(std::int64_t step, std::span<const Logged> metrics, RecordKind kind) {
+  if (has_begun()) write(step, metrics, kind);
+  else if (keeps_records_) keep_record({step, {metrics.begin(), metrics.end()}, kind});
+}
+
+void RunFiles::keep_record(Kept record) {
+  kept_.push_back(std::move(record));
+  const std::int64_t newest = kept_.back().step;
+  std::int64_t before = -1;
+  for (const Kept& each : kept_)
+    if (each.step < newest) before = std::max(before, each.step);
+  std::erase_if(kept_, [&](const Kept& each) { return each.step < before; });
+}
+
+void RunFiles::write_kept() {
+  const std::vector<Json> there = read_metrics(folder_.metrics());
+  for (const Kept& each : std::exchange(kept_, {})) {
+    const auto is_it = [&](const Json& written) { return is_same(written, each.step, each.values.front()); };
+    if (std::ranges::none_of(there, is_it)) write(each.step, each.values, each.kind);
+  }
 }
 
 bool RunFiles::keep(std::int64_t step) {

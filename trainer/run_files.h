@@ -25,6 +25,9 @@ class RunFiles {
   // Where the folder is there: locks it until the end, and gives checkpoints of a killed session their names again. A
   // folder that another session has is an Error that names it; a file system without locks is a warning.
   void take();
+  // On a rank that may become the first: tell() keeps the records of the two newest steps, which are all that the first
+  // one may not have written when it is lost.
+  void keep_records() { keeps_records_ = true; }
   // Locks the folder of a run that goes on without the rank that had it, whose lock may be there for a moment longer.
   void take_over();
   // Makes the folder where there is none, takes it, removes what killed sessions left, and writes what a run begins
@@ -33,6 +36,11 @@ class RunFiles {
   void begin(std::string config, std::vector<std::pair<std::string, std::string>> files,
              std::optional<std::int64_t> step);
   bool has_begun() const { return metrics_.has_value(); }
+  // Writes the records that were kept, as far as the file does not have them.
+  void write_kept();
+  bool wants_records() const { return has_begun() || keeps_records_; }
+  // Writes a record where they have begun, or keeps it.
+  void tell(std::int64_t step, std::span<const Logged> metrics, RecordKind kind = RecordKind::other);
   // A line of metrics, which the observer is told.
   void write(std::int64_t step, std::span<const Logged> metrics, RecordKind kind = RecordKind::other);
   void write(std::int64_t step, std::initializer_list<Logged> metrics) {
@@ -43,6 +51,13 @@ class RunFiles {
   bool keep(std::int64_t step);
 
  private:
+  struct Kept {
+    std::int64_t step = 0;
+    std::vector<Logged> values;
+    RecordKind kind = RecordKind::other;
+  };
+
+  void keep_record(Kept record);
   void write_description() const;
   void make_again(std::int64_t step);
 
@@ -52,7 +67,8 @@ class RunFiles {
   std::string config_;
   std::vector<std::pair<std::string, std::string>> task_files_;  // by name and text
   std::optional<MetricsWriter> metrics_;
-  bool was_made_again_ = false;
+  bool was_made_again_ = false, keeps_records_ = false;
+  std::vector<Kept> kept_;
 };
 
 }  // namespace keel

@@ -61,10 +61,16 @@ std::optional<Promotion> promote_newest_copy(const RunFolder& folder, const std:
 
 RunMemory::RunMemory(const RunFolder& folder, const CheckpointConfig& config, const Sharded& engine,
                      Communicator& ranks, TrainObserver& observer)
-    : folder_(folder), every_(config.memory_every), ranks_(ranks), observer_(observer) {
-  if (every_.is_none()) return;
-  copies_.emplace(engine, ranks, copies_of(folder, broadcast_text(ranks, MemoryFolder::new_session()), ranks));
+    : folder_(folder), every_(config.memory_every), engine_(engine), ranks_(ranks), observer_(observer) {
+  if (!every_.is_none()) copies_ = make_copies();
 }
+
+std::unique_ptr<MemoryCopies> RunMemory::make_copies() const {
+  const std::string session = broadcast_text(ranks_, MemoryFolder::new_session());
+  return std::make_unique<MemoryCopies>(engine_, ranks_, copies_of(folder_, session, ranks_));
+}
+
+bool RunMemory::are_of_all() const { return std::ssize(copies_->hosts().of) == ranks_.size(); }
 
 void RunMemory::begin() {
   const std::string before = noted_session(folder_, ranks_);
@@ -82,17 +88,23 @@ void RunMemory::begin() {
                                 ", so what is copied into its memory survives processes, but not the host"));
 }
 
-void RunMemory::note() const {
+void RunMemory::note() {
+  noted_ = copies_ ? copies_->folder().session() : "";
   together(ranks_, [&] {
     if (ranks_.rank() != 0) return;
     std::error_code ignored;
-    if (copies_) write_text_file(folder_.memory_session(), copies_->folder().session() + "\n");
+    if (copies_) write_text_file(folder_.memory_session(), noted_ + "\n");
     else std::filesystem::remove(folder_.memory_session(), ignored);
   });
 }
 
 void RunMemory::copy(const TrainState& state, std::span<const SavedBeside> beside) {
+  if (!are_of_all()) copies_ = make_copies();
   const std::string failure = copies_->take(state.step, json_of(state), beside);
+  if (failure.empty() && noted_ != copies_->folder().session()) {
+    note();
+    if (copies_->hosts().is_first(ranks_.rank())) copies_->folder().remove_other_sessions();
+  }
   const bool had_failed = std::exchange(has_failed_, !failure.empty());
   if (!failure.empty() && !had_failed)
     observer_.on_message(LogLevel::error, concat("no copy of step ", state.step, " in the memory of hosts: ", failure,
@@ -103,6 +115,8 @@ void RunMemory::copy(const TrainState& state, std::span<const SavedBeside> besid
 
 void RunMemory::end() {
   if (!copies_) return;
+  if (!are_of_all()) copies_ = make_copies();
+  if (copies_->hosts().is_first(ranks_.rank())) copies_->folder().remove_other_sessions();
   copies_->remove();
   std::error_code ignored;
   if (ranks_.rank() == 0) std::filesystem::remove(folder_.memory_session(), ignored);

@@ -2,6 +2,7 @@
 // The copies of a run's newest state in the memory of its hosts (checkpoint.memory_every).
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -34,20 +35,26 @@ class RunMemory {
   // copies of sessions before count for nothing, and go. Every rank calls it.
   void begin();
   // Notes again whose copies count, in a folder that was made again. Every rank calls it.
-  void note() const;
+  void note();
   bool is_due(std::int64_t step) const { return every_.is_due(step); }
-  // Copies the state of state.step. A failure is told to the observer, once until a copy is made again. Every rank
-  // calls it, between two steps.
+  // Copies the state of state.step. A failure is told to the observer, once until a copy is made again. Where ranks
+  // were lost, those that are left are a new session, with other partners. Every rank calls it, between two steps, in
+  // an attempt.
   void copy(const TrainState& state, std::span<const SavedBeside> beside);
   // Removes the copies: the disk has all that is in them, or nothing is to go on from them. Every rank calls it.
   void end();
 
  private:
+  std::unique_ptr<MemoryCopies> make_copies() const;
+  bool are_of_all() const;
+
   const RunFolder& folder_;
   Length every_;
+  const Sharded& engine_;
   Communicator& ranks_;
   TrainObserver& observer_;
-  std::optional<MemoryCopies> copies_;
+  std::unique_ptr<MemoryCopies> copies_;  // null: none are made
+  std::string noted_;                     // the session whose copies count
   bool has_failed_ = false;
 };
 

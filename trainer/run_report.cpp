@@ -36,7 +36,7 @@ bool RunReport::tell_step(const StepOutcome& outcome, double waited_ms, std::int
   if (site_.time.has_limit()) left = std::min(left, std::max(0.0, report.time_limit - report.seconds));
   report.seconds_left = left;
   const bool is_due = config.log.every.is_due(outcome.step) || outcome.step == config.steps;
-  if (is_due && site_.files.has_begun()) write_step(outcome, report, now, units, logged);
+  if (is_due && site_.files.wants_records()) write_step(outcome, report, now, units, logged);
   site_.observer.on_step(report);
   if (const std::string grown = growth_.note(site_.stacks.engine().context().memory(), own_bytes); !grown.empty())
     site_.observer.on_message(LogLevel::warning, concat("step ", outcome.step, ": ", grown));
@@ -77,19 +77,17 @@ void RunReport::write_step(const StepOutcome& outcome, const StepReport& report,
     measured_step_ = outcome.step;
   }
   for (const auto& [name, value] : logged) metrics.push_back({name, value});
-  site_.files.write(outcome.step, metrics, RecordKind::step);
+  site_.files.tell(outcome.step, metrics, RecordKind::step);
 }
 
 void RunReport::tell_evaluation(const EvalReport& report) {
   std::vector<Logged> record;
   for (const NamedNumber& each : report.values) record.push_back({each.name, each.value});
-  if (site_.files.has_begun()) site_.files.write(report.step, record);
+  site_.files.tell(report.step, record);
   site_.observer.on_eval(report);
 }
 
-void RunReport::tell_values(std::int64_t step, std::span<const Logged> values) {
-  if (site_.files.has_begun()) site_.files.write(step, values);
-}
+void RunReport::tell_values(std::int64_t step, std::span<const Logged> values) { site_.files.tell(step, values); }
 
 std::int64_t RunReport::tell_memory(std::int64_t step) {
   const Context& context = site_.stacks.engine().context();

@@ -25,7 +25,7 @@ class RunReport {
     RunStacks& stacks;
     Communicator& ranks;
     TrainObserver& observer;
-    RunFiles& files;  // where they have begun, records are written
+    RunFiles& files;  // which get the records
     const RunTime& time;
     // Of the first model that is trained: factors of groups of parameters on its learning rate, by name.
     std::vector<NamedNumber> rates = {};

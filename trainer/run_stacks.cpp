@@ -72,11 +72,6 @@ RunStacks::RunStacks(const Site& site, const std::optional<Checkpoint>& resume)
     if (!resume && site.ranks.rank() == 0) check_shapes_of_weights(models_);
   });
   Config& config = site.config;
-  if (site.survivors != nullptr && !models_.frozen().empty())
-    throw Error(
-        "outer.on_failure=drop is not offered for tasks with frozen models, whose weights are divided among the "
-        "ranks of all groups",
-        ErrorKind::unsupported);
   config.strategy.precision = decide_precision(config, site.context, models_.main(), resume, site.observer, site.ranks);
   check_memory(config, models_, site.ranks, site.context);
   device_ranks_.emplace(config, site.context, site.ranks);

@@ -68,7 +68,9 @@ double TaskStacks::waited_ms() const {
 std::int64_t TaskStacks::data_sent() const {
   const std::int64_t common = site_.ranks.traffic().sent();
   std::int64_t sum = common;
-  for_each_engine([&](const Sharded& engine) { sum += engine.data_traffic().sent() - common; });
+  for (const auto& stack : trained_) sum += std::as_const(*stack).engine().data_traffic().sent() - common;
+  for (const auto& stack : frozen_)
+    sum += std::as_const(*stack).engine().data_traffic().sent() - (stack->group() != nullptr ? 0 : common);
   return sum;
 }
 

@@ -59,6 +59,7 @@ class Run {
         observer_(trackers_),
         folder_(config.run),
         files_(folder_, observer_),
+        own_rank_(ranks.rank()),
         context_(agreed(ranks_, [&] { return make_context(config, ranks_, log_of(observer_)); })),
         task_(agreed(ranks_, [&] { return make_task(config, context_.host(), {}, reading_of(observer, ranks_)); })),
         data_(agreed(ranks_, [&] { return open_training_data(config_, *task_); })),
@@ -112,6 +113,7 @@ class Run {
     write_description();
     begin_callbacks();
     if (survivors_) survivors_->when_lost([this](const LostGroup& lost) { go_on_without(lost); });
+    if (survivors_) files_.keep_records();
     checkpoints_->begin();
     steps_ = make_steps({.config = config_,
                          .task = *task_,
@@ -141,6 +143,7 @@ class Run {
     result_.step = state_.step;
     result_.loss = outcomes_->loss();
     result_.memory = context_.memory();
+    result_.is_first = is_first();
     return result_;
   }
 
@@ -189,14 +192,33 @@ class Run {
   // On the ranks that are left of a group's loss. Where the first one has gone, another takes over what that one
   // writes.
   void go_on_without(const LostGroup& lost) {
-    if (is_first() && !files_.has_begun()) {
-      files_.take_over();
-      begin_files(state_.step);
-    }
+    if (is_first() && !files_.has_begun()) take_over();
     const std::int64_t step = callbacks_->loop().step;
     ++result_.dropped_groups;
     tell_once(LogLevel::warning, message_of(lost, step));
     report_->tell_values(step, record_of(lost));
+  }
+
+  void take_over() {
+    files_.take_over();
+    begin_files(state_.step);
+    observer_.on_first();
+    tell_once(LogLevel::info, message_of_successor(own_rank_));
+    try {
+      trackers_.begin(config_, ranks_.size(), state_.step, observer_);
+    } catch (const Error& error) { tell_once(LogLevel::error, concat("trackers get no more records: ", error.what())); }
+    files_.write_kept();
+  }
+
+  // Tells once, and agrees with the ranks that are left whether it worked.
+  template <class F>
+  void tell_together(const F& tell) {
+    bool has_told = false;
+    ranks_.attempt([&] {
+      together(ranks_, [&] {
+        if (!std::exchange(has_told, true)) tell();
+      });
+    });
   }
 
   void begin_callbacks() {
@@ -216,9 +238,9 @@ class Run {
       report_->go_on(outcomes_->waited_ms(*steps_));
     }
     while (state_.step < config_.steps && !has_ended_) take_step();
-    saves_->keep_folder();
+    ranks_.attempt([&] { saves_->keep_folder(); });
     tell_once(LogLevel::warning, stacks_->trace().finish(state_.step, ranks_, folder_));
-    together(ranks_, [&] { result_.peak_resident_bytes = report_->tell_memory(state_.step); });
+    tell_together([&] { result_.peak_resident_bytes = report_->tell_memory(state_.step); });
     if (result_.end != TrainEnd::stopped) outcomes_->check_some_step_was_taken();
     ranks_.attempt([&] { saves_->save_the_last(); });
   }
@@ -246,7 +268,7 @@ class Run {
     if (evaluates) saves |= evaluate_now().save;
     const bool ends = last || has_ended_;
     if (saves && !ends) ranks_.attempt([&] { saves_->save(); });
-    if (copies && !ends) saves_->copy();
+    if (copies && !ends) ranks_.attempt([&] { saves_->copy(); });
     if (ends_epoch(state_.step)) tell_epoch("epoch_end", &Callback::epoch_end);
     if (ends) return;
     if (evaluates || saves || copies) report_->go_on(outcomes_->waited_ms(*steps_));
@@ -274,7 +296,7 @@ class Run {
     tell_once(LogLevel::warning, stacks_->trace().finish_step(state_.step, ranks_, folder_));
     outcomes_->handle(turn, *steps_);
     if (const std::vector<Logged> tuned = stacks_->take_tuned(); !tuned.empty())
-      together(ranks_, [&] { report_->tell_values(state_.step, tuned); });
+      tell_together([&] { report_->tell_values(state_.step, tuned); });
     callbacks_->tell("step_end", &Callback::step_end);
     if (alone) {
       turn.flags = flags();
@@ -337,7 +359,7 @@ class Run {
       loop.evaluated = state_.step;
       loop.metrics.clear();
       for (const NamedNumber& each : report.values) loop.metrics[each.name] = each.value;
-      together(ranks_, [&] { report_->tell_evaluation(report); });
+      tell_together([&] { report_->tell_evaluation(report); });
     } catch (...) {
       if (is_thrown_by_all(ranks_)) {
         callbacks_->tell_evaluation_end(false);
@@ -359,7 +381,8 @@ class Run {
   RunTrackers trackers_;                        // of the first rank
   RankLog observer_;
   RunFolder folder_;
-  RunFiles files_;  // of the first rank
+  RunFiles files_;      // of the first rank
+  const int own_rank_;  // as the run began
   Context context_;
   std::unique_ptr<TaskBase> task_;
   Data data_;

@@ -26,6 +26,7 @@ struct TrainResult {
   MemoryReport memory = {};                   // peaks of the run, by purpose
   std::int64_t peak_resident_bytes = 0;       // of the process, as the kernel counts
   int dropped_groups = 0;                     // of ranks (outer.on_failure); the communicator has lost these ranks
+  bool is_first = true;                       // of the ranks that are left at the end
 };
 
 // Trains as `config` says and writes into config.run (keel/trainer/run_folder.h). Data, model and checkpoint are

@@ -11,6 +11,7 @@ namespace keel {
 AsyncSave::AsyncSave(Sharded& engine, Communicator& ranks, std::span<const SavedBeside> beside)
     : engine_(engine),
       ranks_(ranks),
+      made_for_(static_cast<std::size_t>(ranks.size())),
       number_(number_files(engine, ranks)),
       snapshot_(std::make_shared<Snapshot>(sections_of(engine, number_, beside))) {}
 

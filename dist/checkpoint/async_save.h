@@ -45,6 +45,9 @@ class AsyncSave {
              std::span<const SavedBeside> beside = {});
   // Whether a save was begun whose result has not come yet: the same on all ranks.
   bool is_under_way() const { return job_ != nullptr; }
+  // Whether it can go on: not where ranks were lost since this was made (Communicator::losses()). Those that are left
+  // make another one then, as soon as they have heard notes of fewer ranks, or in an attempt.
+  bool is_of(std::size_t ranks) const { return ranks == made_for_; }
 
   // What this rank tells the others; and what all have told, in their order. Every rank hears the same notes, in the
   // same order of calls; they may be some steps old. The result comes once, on every rank.
@@ -58,6 +61,7 @@ class AsyncSave {
  private:
   Sharded& engine_;
   Communicator& ranks_;
+  std::size_t made_for_;  // ranks
   FileNumber number_;
   std::shared_ptr<Snapshot> snapshot_;  // with a thread that may hang
   std::uint32_t count_ = 0;             // of saves that were begun

@@ -110,6 +110,8 @@ SaveJob::~SaveJob() {
 
 const std::string& SaveJob::path() const { return shared_->path; }
 
+bool SaveJob::is_broken() const { return ranks_.size() != shared_->ranks; }
+
 void SaveJob::write(std::function<std::vector<Section>()> sections) {
   run(State::writing, State::written, [sections = std::move(sections)](Shared& shared) { shared.write(sections()); });
 }
@@ -147,8 +149,8 @@ SaveNote SaveJob::note() const {
 }
 
 std::optional<SaveResult> SaveJob::hear(std::span<const SaveNote> notes) {
-  KEEL_CHECK(static_cast<int>(notes.size()) == ranks_.size(), "there are ", ranks_.size(), " ranks, but ", notes.size(),
-             " notes");
+  KEEL_CHECK(static_cast<int>(notes.size()) == shared_->ranks, "there are ", shared_->ranks, " ranks, but ",
+             notes.size(), " notes");
   const auto says = [&](const SaveNote& note, State state) { return note.number == number_ && note.state == state; };
   const auto find = [&](State state) {
     return std::find_if(notes.begin(), notes.end(), [&](const SaveNote& note) { return says(note, state); });
@@ -157,15 +159,19 @@ std::optional<SaveResult> SaveJob::hear(std::span<const SaveNote> notes) {
     shared_->cancelled = true;
     if (find(State::writing) != notes.end()) return std::nullopt;  // their threads end soon
     const auto rank = static_cast<int>(failed - notes.begin());
-    const std::string reason = broadcast_text(ranks_, rank == ranks_.rank() ? shared_->failure : "", rank);
+    std::string reason;
+    ranks_.attempt([&] {
+      reason = is_broken() ? "the reason is not known, as ranks were lost"
+                           : broadcast_text(ranks_, rank == shared_->rank ? shared_->failure : "", rank);
+    });
     shared_->made.reset();
-    return SaveResult{shared_->path, ranks_.size() == 1 ? reason : concat("rank ", rank, ": ", reason)};
+    return SaveResult{shared_->path, shared_->ranks == 1 ? reason : concat("rank ", rank, ": ", reason)};
   }
   if (says(notes.front(), State::committed)) return SaveResult{.path = shared_->path, .warning = shared_->warning};
   const bool all_have_written =
       std::all_of(notes.begin(), notes.end(), [&](const SaveNote& note) { return says(note, State::written); });
   if (!all_have_written || std::exchange(has_begun_commit_, true)) return std::nullopt;
-  if (ranks_.rank() == 0) run(State::committing, State::committed, [](Shared& shared) { shared.commit(); });
+  if (shared_->rank == 0) run(State::committing, State::committed, [](Shared& shared) { shared.commit(); });
   return std::nullopt;
 }
 

@@ -41,6 +41,8 @@ class SaveJob {
   SaveJob& operator=(const SaveJob&) = delete;
 
   const std::string& path() const;
+  // Whether ranks were lost since it began (Communicator::losses()), so that it has no result.
+  bool is_broken() const;
   // Begins to write. `sections` is called by the thread.
   void write(std::function<std::vector<Section>()> sections);
   // Cannot begin to write.

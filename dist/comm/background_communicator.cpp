@@ -2,11 +2,14 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <mutex>
 #include <stop_token>
 #include <thread>
 #include <utility>
 #include <vector>
+
+#include "keel/dist/comm/lifeline.h"
 
 namespace keel {
 namespace {
@@ -102,6 +105,11 @@ class BackgroundCommunicator final : public Communicator {
     const auto lock = background_->lock();
     return std::make_unique<BackgroundCommunicator>(ranks_->split(color, key), background_);
   }
+  std::unique_ptr<Communicator> split_apart(int color, int key) override {
+    const auto lock = background_->lock();
+    return std::make_unique<BackgroundCommunicator>(ranks_->split_apart(color, key), background_);
+  }
+  std::unique_ptr<Lifeline> lifeline(const std::vector<int>& groups) override;
   std::unique_ptr<Communicator> regroup(const Regroup& wish) override {
     const auto lock = background_->lock();
     return std::make_unique<BackgroundCommunicator>(ranks_->regroup(wish), background_);
@@ -129,6 +137,37 @@ class BackgroundCommunicator final : public Communicator {
   std::shared_ptr<Background> background_;
   std::unique_ptr<Communicator> ranks_;
 };
+
+// The thread waits while its rank agrees with others.
+class BackgroundLifeline final : public Lifeline {
+ public:
+  BackgroundLifeline(std::unique_ptr<Lifeline> lifeline, std::shared_ptr<Background> background)
+      : background_(std::move(background)), lifeline_(std::move(lifeline)) {}
+  ~BackgroundLifeline() override {
+    const auto lock = background_->lock();
+    lifeline_.reset();
+  }
+  BackgroundLifeline(const BackgroundLifeline&) = delete;
+  BackgroundLifeline& operator=(const BackgroundLifeline&) = delete;
+
+  Survivors agree(std::int64_t word) override {
+    const auto lock = background_->lock();
+    return lifeline_->agree(word);
+  }
+  std::unique_ptr<Communicator> ranks() override {
+    const auto lock = background_->lock();
+    return std::make_unique<BackgroundCommunicator>(lifeline_->ranks(), background_);
+  }
+
+ private:
+  std::shared_ptr<Background> background_;
+  std::unique_ptr<Lifeline> lifeline_;
+};
+
+std::unique_ptr<Lifeline> BackgroundCommunicator::lifeline(const std::vector<int>& groups) {
+  const auto lock = background_->lock();
+  return std::make_unique<BackgroundLifeline>(ranks_->lifeline(groups), background_);
+}
 
 }  // namespace
 

@@ -31,6 +31,12 @@ class ChoosingCommunicator : public Communicator {
     for (const CommunicatorWay& way : ways_) parts.push_back({way.name, way.ranks->split(color, key)});
     return std::make_unique<ChoosingCommunicator>(std::move(parts), in_use_);
   }
+  // Such groups choose apart, too.
+  std::unique_ptr<Communicator> split_apart(int color, int key) override {
+    std::vector<CommunicatorWay> parts;
+    for (const CommunicatorWay& way : ways_) parts.push_back({way.name, way.ranks->split_apart(color, key)});
+    return std::make_unique<ChoosingCommunicator>(std::move(parts), std::make_shared<std::size_t>(*in_use_));
+  }
   std::unique_ptr<Communicator> regroup(const Regroup& wish) override { return first().regroup(wish); }
   Tensor allocate(const Context& context, std::int64_t count, DType dtype, Purpose purpose) override {
     return first().allocate(context, count, dtype, purpose);
@@ -67,7 +73,8 @@ class ChoosingCommunicator : public Communicator {
 
   std::vector<CommunicatorWay> ways_;
   std::vector<std::string> names_;
-  std::shared_ptr<std::size_t> in_use_;  // with those that were split off, and those that this one was split off from
+  // With those that were split off, but not apart, and those that this one was split off from.
+  std::shared_ptr<std::size_t> in_use_;
 };
 
 }  // namespace

@@ -42,8 +42,13 @@ struct Agreement::Ballot {
   std::vector<std::int64_t> numbers;
 };
 
-Agreement::Agreement(Transport& lifeline, std::vector<int> groups, std::chrono::milliseconds timeout)
-    : lifeline_(lifeline), groups_(std::move(groups)), timeout_(timeout), missing_(groups_.size()) {
+Agreement::Agreement(Transport& lifeline, std::vector<int> groups, std::chrono::milliseconds timeout,
+                     std::function<void()> meanwhile)
+    : lifeline_(lifeline),
+      groups_(std::move(groups)),
+      timeout_(timeout),
+      meanwhile_(std::move(meanwhile)),
+      missing_(groups_.size()) {
   KEEL_CHECK(std::ssize(groups_) == lifeline.size(), "groups of ", groups_.size(), " ranks were given for ",
              lifeline.size());
 }
@@ -126,7 +131,10 @@ std::optional<Agreement::Ballot> Agreement::receive(int from, std::uint64_t tag,
   try {
     const auto message =
         lifeline_.receive(from, tag, ballot.numbers.data(), ballot.numbers.size() * sizeof(std::int64_t));
-    while (!message->has_finished() && Clock::now() < deadline) lifeline_.idle(kIdleForBallots);
+    while (!message->has_finished() && Clock::now() < deadline) {
+      if (meanwhile_) meanwhile_();
+      lifeline_.idle(kIdleForBallots);
+    }
     if (message->has_finished()) return ballot;
   } catch (const Error&) { return std::nullopt; }
   throw Error(concat("rank ", from, " neither came within ", timeout_.count(),

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <memory>
 #include <optional>
@@ -41,7 +42,10 @@ class Lifeline {
 // there are at most as many rounds as ranks, and one more.
 class Agreement {
  public:
-  Agreement(Transport& lifeline, std::vector<int> groups, std::chrono::milliseconds timeout);
+  // `meanwhile` is called again and again while the rank waits: others may come only once it has gone on with what they
+  // do together.
+  Agreement(Transport& lifeline, std::vector<int> groups, std::chrono::milliseconds timeout,
+            std::function<void()> meanwhile = {});
   Survivors agree(std::int64_t word);
 
  private:
@@ -62,6 +66,7 @@ class Agreement {
   Transport& lifeline_;
   std::vector<int> groups_;
   std::chrono::milliseconds timeout_;
+  std::function<void()> meanwhile_;
   std::vector<std::int64_t> missing_;  // by rank: 1 or 0, as last agreed
   std::uint64_t number_ = 0;           // of agreements
   std::list<Sent> sent_;               // which may still be on their way; none is ever moved

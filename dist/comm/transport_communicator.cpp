@@ -216,7 +216,8 @@ class TransportLifeline : public Lifeline {
                     const std::vector<int>& groups)
       : transport_(std::move(transport)),
         group_(std::move(group)),
-        agreement_(*transport_, groups, group_->options.timeout) {}
+        agreement_(*transport_, groups, group_->options.timeout,
+                   [this] { group_->progress->advance_all_but(*group_); }) {}
 
   Survivors agree(std::int64_t word) override {
     Survivors survivors = agreement_.agree(word);

@@ -161,8 +161,6 @@ void check_engine(std::span<const FlatBuffer> layout, const ShardedOptions& opti
                " ranks are not those of ", survivors->ranks_of_group(), " of which some may be lost");
     refuse(!options.strategy()->survives(), "groups do not go on without others by ", options.strategy()->describe(),
            ", whose exchanges are not repeated");
-    refuse(options.sharding.tunes(),
-           "groups that go on without others cannot agree on sizes that are tried; set sharding.bucket to a size");
   }
   const OptimizerRequirements needs = optimizer.requirements();
   refuse(

@@ -86,8 +86,10 @@ Sharded::Sharded(Module& model, const Context& context, std::unique_ptr<Communic
   watch_leaves();
   begin_strategy();
   const bool trains = std::ranges::any_of(units_, [](const auto& unit) { return unit->trainable(); });
-  if (is_tuned && trains && size() > 1) {
-    tuning_.emplace(options_, schedule_, communicator_.ways(), context_, *control_);
+  // Groups of which some may be lost choose each for itself.
+  Communicator& choosers = options_.survivors != nullptr ? deciders : *control_;
+  if (is_tuned && trains && choosers.size() > 1) {
+    tuning_.emplace(options_, schedule_, tuned_ranks().ways(), context_, choosers);
     use_tuned();
   }
 }

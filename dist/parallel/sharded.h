@@ -206,6 +206,7 @@ class Sharded {
   void watch_leaves();
   void tune();
   void use_tuned();
+  Communicator& tuned_ranks() { return options_.survivors != nullptr ? groups_->axes().shards : communicator_; }
 
   void perform(const UnitSchedule::Actions& actions);
   void pass_begins();

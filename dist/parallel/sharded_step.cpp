@@ -59,7 +59,7 @@ void Sharded::tune() {
 void Sharded::use_tuned() {
   options_.sharding = tuning_->sharding();
   schedule_.resize(options_.sharding);
-  communicator_.use_way(tuning_->algorithm());
+  tuned_ranks().use_way(tuning_->algorithm());
 }
 
 void Sharded::update_buffers() {

@@ -18,6 +18,7 @@
 #include "keel/trainer/metrics.h"
 #include "keel/trainer/run_plan.h"
 #include "tests/error_of.h"
+#include "tests/trainer/lost_groups.h"
 #include "tests/trainer/run_support.h"
 #include "tests/trainer/small_task.h"
 
@@ -160,6 +161,35 @@ TEST(Teacher, TeachesAlikeInEveryStageAtAnyNumberOfRanksAndAfterAResume) {
         more.insert(more.end(), {teacher, way, "sharding.prefetch=1"});
         return pupil(place, run, std::move(more));
       });
+    }
+}
+
+// Its weights are divided inside groups, so those that are left have all of them.
+TEST(Teacher, TeachesTheGroupsThatAreLeftOfOneThatIsLost) {
+  for (const int victim : {3, 0})
+    for (const char* way : {"task.way=beside", "task.way=through"}) {
+      SCOPED_TRACE(concat(victim, ' ', way));
+      const TemporaryFolder place;
+      const std::string teacher = with_teacher(place, 3, {"strategy=zero3-fp32"});
+      std::string weights, longer_weights;
+      for (const std::string stage : {"zero1", "zero3"}) {
+        std::vector<std::string> settings = dropping("{type: diloco, every: 2}", 2);
+        settings.insert(settings.end(), {teacher, way, "sharding.prefetch=1", concat("strategy=", stage, "-fp32")});
+        const Config config = pupil(place, stage, settings);
+        const Ended ended = train_until_death(4, config, {victim, 0, 4});
+        ASSERT_EQ(ended.left(), victim == 0 ? (std::set<int>{2, 3}) : (std::set<int>{0, 1}))
+            << ended.errors[0] << ended.errors[2];
+        expect_whole_run(config, ended, victim / 2, stage);
+        const std::string found = weights_of(config);
+        settings.insert(settings.end(), {"resume=auto", "steps=12"});
+        train_by(4, pupil(place, stage, settings));
+        if (stage == "zero3") {
+          EXPECT_TRUE(found == weights);
+          EXPECT_TRUE(weights_of(config) == longer_weights);
+        }
+        weights = found;
+        longer_weights = weights_of(config);
+      }
     }
 }
 

@@ -12,6 +12,7 @@
 
 #include "keel/dist/comm/run_ranks.h"
 #include "keel/dist/comm/thread_transport.h"
+#include "keel/kernels/elementwise.h"
 #include "keel/runtime/error.h"
 #include "tests/dist/comm/forwarding_transport.h"
 #include "tests/dist/comm/ranks.h"
@@ -187,6 +188,27 @@ TEST(Lifeline, MakesACommunicatorOfThoseThatAreLeft) {
     return {x.item(), static_cast<double>(fewer->rank()), static_cast<double>(fewer->size())};
   });
   EXPECT_EQ(left, (std::vector<std::vector<double>>{{8, 0, 3}, {}, {8, 1, 3}, {8, 2, 3}}));
+}
+
+// Rank 1 comes only once it has a sum to which rank 0, which agrees already, still has to add its part.
+TEST(Lifeline, GoesOnMeanwhileWithWhatOthersWaitFor) {
+  const auto left = results_of_those_left(3, [](Communicator& comm) -> std::vector<double> {
+    const auto lifeline = comm.lifeline({0, 0, 1});
+    const auto group = comm.split_apart(comm.rank() / 2, comm.rank());
+    const auto word = group->split(0, group->rank());
+    if (comm.rank() == 2) die();
+    const Context context = testing::context(1);
+    const Tensor x = kernels::full(context, {5000}, 1.0 + comm.rank()), hint = zeros(context, {1});
+    if (comm.rank() == 1) word->receive(hint, 0).wait();
+    const Work sum = group->all_reduce(x);
+    if (comm.rank() == 0) word->send(hint, 1).wait();
+    else sum.wait();
+    const Survivors survivors = lifeline->agree(0);
+    EXPECT_EQ(survivors.ranks, (std::vector<int>{0, 1}));
+    sum.wait();
+    return {doubles(x).back()};
+  });
+  EXPECT_EQ(left, (std::vector<std::vector<double>>{{3}, {3}, {}}));
 }
 
 }  // namespace

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "keel/dist/comm/background_communicator.h"
+#include "keel/dist/comm/choosing_communicator.h"
 #include "keel/dist/comm/decorators.h"
 #include "keel/dist/parallel/fast_components.h"
 #include "keel/dist/parallel/outer_steps.h"
@@ -39,9 +41,15 @@ ShardedOptions in_pairs(int number, const StrategyMaker& strategy, SurvivingGrou
   return options;
 }
 
+// How they train, with the same bits.
+struct Manner {
+  bool by_thread = false;  // collectives go on by a thread of their own
+  bool tunes = false;      // groups choose sizes of buckets and algorithms by the time of their steps
+};
+
 // Engines of three groups of two; one rank of the second group goes before a collective of this number. What each rank
 // has at the end, behind the collectives that it has asked for.
-std::vector<std::vector<double>> trained(const StrategyMaker& strategy, int number, int at) {
+std::vector<std::vector<double>> trained(const StrategyMaker& strategy, int number, int at, Manner manner = {}) {
   return results_of_those_left(
       6,
       [&](Communicator& direct) {
@@ -50,11 +58,18 @@ std::vector<std::vector<double>> trained(const StrategyMaker& strategy, int numb
           asked = number_of + 1;
           if (direct.rank() == 3 && at >= 0 && before >= 0 && number_of - before >= at) die();
         });
-        SurvivingGroups groups(ranks, 2);
+        std::unique_ptr<Communicator> own = ranks.split(0, ranks.rank());
+        if (manner.by_thread) own = make_background_communicator(std::move(own));
+        SurvivingGroups groups(*own, 2);
+        const auto engine_ranks = manner.tunes ? make_choosing_communicator(groups.ranks(), "direct") : nullptr;
         UnitNet net;
-        Sharded engine(net, testing::context(1), ranks, make_adamw({}), in_pairs(number, strategy, groups));
+        ShardedOptions options = in_pairs(number, strategy, groups);
+        if (manner.tunes) options.sharding.bucket = ShardingOptions::kAutomatic;
+        options.tuning.steps = 1;
+        Sharded engine(net, testing::context(1), engine_ranks ? *engine_ranks : *own, make_adamw({}), options);
         groups.attempt([] {});  // all have made theirs
         before = asked;
+        EXPECT_EQ(engine.is_tuning(), manner.tunes);
         for (int step = 0; step < 7; ++step) {
           const Tensor x = rows(engine.context(), step, direct, 0, 1, 100, DType::f32);
           engine.backward(mean(square(net(x))), {.weight = x.dim(0)});
@@ -96,6 +111,19 @@ TEST(SurvivingEngines, HaveTheSameWeightsAfterAnOuterStep) {
     for (const int at : {5, 20}) EXPECT_TRUE(trained(steps_of(kLast), number, at) == without) << "stage " << number;
     EXPECT_FALSE(without[0].empty());
     for (const std::size_t rank : {1, 4, 5}) EXPECT_TRUE(without[rank] == without[0]);
+  }
+}
+
+// Wherever a group goes before the only outer step has ended: the others have the same. What groups that choose ask of
+// each other inside does not count.
+TEST(SurvivingEngines, HaveTheSameWeightsByAThreadAndWhileTheyTune) {
+  constexpr OuterStepOptions kLast = {.every = 7, .rate = 0.7, .repeats = true};
+  for (const int number : {0, 3}) {
+    const auto left = trained(steps_of(kLast), number, 2);
+    for (const std::size_t rank : {0, 1, 4, 5}) ASSERT_FALSE(left[rank].empty());
+    for (const Manner manner : {Manner{.by_thread = true}, Manner{.tunes = true}, Manner{true, true}})
+      EXPECT_TRUE(trained(steps_of(kLast), number, 2, manner) == left)
+          << "stage " << number << (manner.by_thread ? ", by a thread" : "") << (manner.tunes ? ", tuned" : "");
   }
 }
 
