@@ -41,11 +41,21 @@ std::vector<KindOfValue> values_of_all_kinds() {
     values.back() = last;
     return KindOfValue{Kind::wholes, Integers{shape, values}, shape, last == kBig};
   };
-  return {{Kind::text, "t"},      {Kind::text, Nested{"[{}]"}},      {Kind::number, 1.5},
-          {Kind::whole, 7},       {Kind::whole, kBig, {}, true},     {Kind::whole, -kBig},
-          numbers({2}),           numbers({3}),                      numbers({1, 2}),
-          numbers({2, 1}),        wholes({2}, 4),                    wholes({2}, kBig),
-          wholes({3}, 5),         wholes({1, 2}, 5),                 wholes({2, 1}, kBig)};
+  return {{Kind::text, "t"},
+          {Kind::text, Nested{"[{}]"}},
+          {Kind::number, 1.5},
+          {Kind::whole, 7},
+          {Kind::whole, kBig, {}, true},
+          {Kind::whole, -kBig},
+          numbers({2}),
+          numbers({3}),
+          numbers({1, 2}),
+          numbers({2, 1}),
+          wholes({2}, 4),
+          wholes({2}, kBig),
+          wholes({3}, 5),
+          wholes({1, 2}, 5),
+          wholes({2, 1}, kBig)};
 }
 
 TEST(ColumnKinds, ColumnsForTwoExamplesHoldBothOrRefuseThem) {
@@ -106,8 +116,8 @@ Asked asked_of(const Column& column, const KindOfValue& value) {
 
 std::vector<Column> columns_of_all_kinds() {
   std::vector<Column> columns = {{.name = "c", .type = ColumnType::text}};
-  for (const ColumnType type : {ColumnType::f32, ColumnType::f64, ColumnType::u8, ColumnType::u16, ColumnType::i32,
-                                ColumnType::i64}) {
+  for (const ColumnType type :
+       {ColumnType::f32, ColumnType::f64, ColumnType::u8, ColumnType::u16, ColumnType::i32, ColumnType::i64}) {
     columns.push_back({.name = "c", .type = type});
     columns.push_back({.name = "c", .type = type, .form = ColumnForm::list});
     for (const Dims& shape : {Dims{2}, Dims{3}, Dims{1, 2}})
@@ -204,7 +214,9 @@ TEST(ColumnKinds, AFileHasAsManyColumnsAsItMayAndNoMore) {
   columns.push_back({.name = "more"});
   EXPECT_EQ(error_of([&] { check_columns(columns); }), "there are 4097 columns; 1 to 4096 are possible");
   EXPECT_EQ(error_of([&] { check_columns({{.name = ""}}); }), "a column has no name");
-  EXPECT_EQ(error_of([&] { check_columns({{.name = "a"}, {.name = "b"}, {.name = "a"}}); }),
+  EXPECT_EQ(error_of([&] {
+              check_columns({{.name = "a"}, {.name = "b"}, {.name = "a"}});
+            }),
             "two columns have the name 'a'");
 }
 
@@ -258,7 +270,9 @@ TEST(ColumnKinds, OffsetsOfListsThatLieAreRefused) {
   const std::string begin =
       "'" + folder / "bad" + "' is not a valid columnar file: column 'c' of rows 0 to 2 is damaged: ";
   // One byte says which rows there are; four offsets follow, and three numbers of two bytes.
-  const auto set_offset = [](std::size_t i, char value) { return [=](std::string& chunk) { chunk[1 + 4 * i] = value; }; };
+  const auto set_offset = [](std::size_t i, char value) {
+    return [=](std::string& chunk) { chunk[1 + 4 * i] = value; };
+  };
   EXPECT_EQ(refusal([](std::string&) {}), "");
   EXPECT_EQ(refusal(set_offset(1, 4)), begin + "row 0 of it reaches from 0 to 4 of 3");
   EXPECT_EQ(refusal(set_offset(2, 1)), begin + "row 1 of it reaches from 2 to 1 of 3");

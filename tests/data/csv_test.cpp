@@ -232,7 +232,6 @@ TEST_F(Csv, ListsTwentyColumnsAndCountsTheOthers) {
 
 TEST_F(Csv, CountsTheColumnsOfARangeUpToAMillion) {
   const auto refused = [&](const char* range) { return refusal("a,b\n1,2\n", {.fields = {{"x", range}}}); };
-  EXPECT_NE(refused("p1..p1000000").find("there is no column 'p1'"), std::string::npos);
   EXPECT_EQ(refused("p0..p1000000"), "the columns 'p0..p1000000' are more than a million");
   EXPECT_EQ(open("p9,p10\n1,2\n", {.fields = {{"x", "p9..p10"}}})->example(0),
             Example().set("x", Numbers{{2}, {1, 2}}));

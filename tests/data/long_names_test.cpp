@@ -60,7 +60,8 @@ TEST(LongNames, OfFieldsAreCutWhereAnExampleOrABatchLacksThem) {
   expect_cut("ab", [&] { (void)Example().set(b, 1)[a]; });
   expect_cut("aa", [&] { (void)Example().set(a, 1.5).integer(a); });
   expect_cut("xx", [&] { (void)Example().set(long_name('x'), "t").number(long_name('x')); });
-  expect_cut("c", [&] { (void)Example().set("n", Nested{long_name('c')}).text("n"); }, 40);
+  expect_cut(
+      "c", [&] { (void)Example().set("n", Nested{long_name('c')}).text("n"); }, 40);
   Batch batch(testing::context(), 0, 1);
   expect_cut("-", [&] { batch.set(long_name('-'), Tensor()); });
   expect_cut("-", [&] { batch.set_weight(long_name('-'), 1); });
@@ -77,7 +78,9 @@ TEST(LongNames, ThatAreProposedAreCut) {
                    "'?; it has ", shown, " (a whole number)"));
   const TemporaryFolder folder;
   std::ofstream(folder / "t.csv") << there << "\n1\n";
-  EXPECT_EQ(error_of([&] { open_csv(folder / "t.csv", {.fields = {{"x", wrong}}}); }),
+  EXPECT_EQ(error_of([&] {
+              open_csv(folder / "t.csv", {.fields = {{"x", wrong}}});
+            }),
             concat("'", folder / "t.csv", "', line 1: there is no column '", std::string(64, 'a'),
                    "... (36 more bytes)'; did you mean '", shown, "'? There are 1: ", shown));
 }
@@ -158,7 +161,8 @@ TEST(LongNames, OfMembersAndNumbersOfJsonAreCut) {
   const std::string a = long_name('a');
   expect_cut("a", [&] { read(concat("{\"", a, "\": 1, \"", a, "\": 2}\n")); });
   // It is as long as the others with its exponent.
-  expect_cut("9", [&] { read(concat("{\"a\": ", long_name('9', kLong - 4), "e999}\n")); }, 40);
+  expect_cut(
+      "9", [&] { read(concat("{\"a\": ", long_name('9', kLong - 4), "e999}\n")); }, 40);
 }
 
 TEST(LongNames, OfValuesAreCutWhereASplitByThemCannotBe) {
@@ -167,7 +171,8 @@ TEST(LongNames, OfValuesAreCutWhereASplitByThemCannotBe) {
   expect_cut("a", [&] { parts_by_column(*data, c, {{a}, {a}}); });
   expect_cut("ac", [&] { parts_by_column(*data, c, {{a}}); });
   expect_cut("c", [&] { parts_by_column(*in_memory({Example().set(c, ids(1))}), c, {{"1"}}); });
-  expect_cut("b", [&] { parts_by_column(*in_memory({Example().set("x", b)}), "x", {{"v"}}); }, 32);
+  expect_cut(
+      "b", [&] { parts_by_column(*in_memory({Example().set("x", b)}), "x", {{"v"}}); }, 32);
 }
 
 TEST(LongNames, AreAllShownWhereTheyAreJustShortEnough) {
