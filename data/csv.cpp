@@ -61,51 +61,51 @@ class Cells {
     if (number.bytes == 0 || (number.bytes < rest.size() && rest[number.bytes] != separator_)) return std::nullopt;
     if (!std::isfinite(number.value)) return std::nullopt;
     at_ += number.bytes + 1;
+    ++column_;
     return number.value;
   }
   // Without the quotes around it; in `scratch` where quotes inside are doubled.
   std::string_view next(std::string& scratch) {
+    std::string_view cell;
+    std::size_t end = at_;  // its separator
     if (quotes_ && at_ < line_.size() && line_[at_] == '"') {
-      const auto [cell, behind] = quoted(line_, at_, separator_, scratch);
-      at_ = behind + 1;
-      return cell;
+      cell = quoted(end, scratch);
+    } else {
+      while (end < line_.size() && line_[end] != separator_) ++end;
+      cell = line_.substr(at_, end - at_);
     }
-    std::size_t end = at_;
-    while (end < line_.size() && line_[end] != separator_) ++end;
-    const std::string_view cell = line_.substr(at_, end - at_);
     at_ = end + 1;
+    ++column_;
     return cell;
   }
 
  private:
-  struct Quoted {
-    std::string_view cell;
-    std::size_t behind;  // its separator
-  };
-  static Quoted quoted(std::string_view line, std::size_t at, char separator, std::string& scratch) {
+  // The cell whose quote opens here; `behind` becomes the place behind the one that closes it.
+  std::string_view quoted(std::size_t& behind, std::string& scratch) const {
     bool doubled = false;
-    std::size_t end = at + 1;
+    std::size_t end = at_ + 1;
     for (;; end += 2) {
-      end = line.find('"', end);
-      if (end == std::string_view::npos || end + 1 == line.size() || line[end + 1] != '"') break;
+      end = line_.find('"', end);
+      if (end == std::string_view::npos || end + 1 == line_.size() || line_[end + 1] != '"') break;
       doubled = true;
     }
-    if (end == std::string_view::npos || (end + 1 < line.size() && line[end + 1] != separator))
-      throw BadCell{0, at, "the quote that opens here is closed in the midst of a cell, or never"};
-    const std::string_view inside = line.substr(at + 1, end - at - 1);
-    if (!doubled) return {inside, end + 1};
+    if (end == std::string_view::npos || (end + 1 < line_.size() && line_[end + 1] != separator_))
+      throw BadCell{column_, at_, "the quote that opens here is closed in the midst of a cell, or never"};
+    const std::string_view inside = line_.substr(at_ + 1, end - at_ - 1);
+    behind = end + 1;
+    if (!doubled) return inside;
     scratch.clear();
     for (std::size_t i = 0; i < inside.size(); ++i) {
       scratch += inside[i];
       if (inside[i] == '"') ++i;
     }
-    return {scratch, end + 1};
+    return scratch;
   }
 
   std::string_view line_;
   char separator_;
   bool quotes_;
-  std::size_t at_ = 0;
+  std::size_t at_ = 0, column_ = 0;  // of the next cell
 };
 
 class CsvDataset final : public Dataset {

@@ -128,8 +128,8 @@ class TokenizeJob {
       const Json* const job = saved.find("job");
       const bool is_same = job != nullptr && job->is_string() && job->string() == job_ && read_state(saved);
       if (is_same) {
-        result_.went_on_at = state_.bytes + progress_in_file();
-        is_saved_ = true;
+        result_.went_on_at = state_.bytes;
+        goes_on_ = is_saved_ = true;
       } else {
         state_ = {};
         result_.note = concat("what '", state_path_,
@@ -220,6 +220,7 @@ class TokenizeJob {
     try {
       DocumentPieces pieces(path, options_.documents, tokenizer_, state_.place);
       place_end_ = pieces.end();
+      if (std::exchange(goes_on_, false)) result_.went_on_at += progress_in_file();
       std::uint64_t since_save = 0;
       for (;;) {
         const std::vector<DocumentPiece> batch = pieces.next(std::min(kBatchBytes, options_.save_every));
@@ -272,6 +273,7 @@ class TokenizeJob {
   std::uint64_t place_end_ = 0;  // of the file under way
   TokenizeState state_;
   bool is_saved_ = false;  // OUT.partial.json is there
+  bool goes_on_ = false;   // in the midst of a file that an earlier run had begun
   std::unique_ptr<PartialFile> shard_;
   TokenizedFiles result_;
 };

@@ -202,5 +202,80 @@ TEST(NumberText, IsReadAsTheLibraryReadsIt) {
   for (const char* none : {"", "-", ".", "-.", "e5", "+1", " 1", "abc"}) EXPECT_EQ(read_number(none).bytes, 0u) << none;
 }
 
+TEST_F(Csv, OfAHeaderAloneKnowsItsColumns) {
+  for (const char* text : {"age,label\n", "age,label"}) {
+    EXPECT_EQ(open(text, {.fields = {{"x", "label"}}})->size(), 0);
+    EXPECT_EQ(refusal(text, {.fields = {{"x", "agee"}}}),
+              "line 1: there is no column 'agee'; did you mean 'age'? There are 2: age, label");
+  }
+  const CsvOptions bare = {.header = false};
+  EXPECT_EQ(open("5,6\n", bare)->example(0), Example().set("0", 5.0).set("1", 6.0));
+}
+
+TEST_F(Csv, ListsTwentyColumnsAndCountsTheOthers) {
+  const auto listed = [&](int columns) {
+    std::string header, list;
+    for (int i = 0; i < columns; ++i) {
+      header += concat(i == 0 ? "" : ",", 'c', i);
+      if (i < 20) list += concat(i == 0 ? "" : ", ", 'c', i);
+    }
+    const std::string message = refusal(header + "\n", {.fields = {{"x", "nothing like it"}}});
+    const std::string begin = concat("line 1: there is no column 'nothing like it'. There are ", columns, ": ", list);
+    EXPECT_TRUE(message.starts_with(begin)) << message;
+    return message.substr(std::min(message.size(), begin.size()));
+  };
+  EXPECT_EQ(listed(19), "");
+  EXPECT_EQ(listed(20), "");
+  EXPECT_EQ(listed(21), " and 1 more");
+  EXPECT_EQ(listed(40), " and 20 more");
+}
+
+TEST_F(Csv, CountsTheColumnsOfARangeUpToAMillion) {
+  const auto refused = [&](const char* range) { return refusal("a,b\n1,2\n", {.fields = {{"x", range}}}); };
+  EXPECT_EQ(refused("p0..p1000000"), "the columns 'p0..p1000000' are more than a million");
+  EXPECT_EQ(open("p9,p10\n1,2\n", {.fields = {{"x", "p9..p10"}}})->example(0),
+            Example().set("x", Numbers{{2}, {1, 2}}));
+  EXPECT_EQ(open("p9,q\n1,2\n", {.fields = {{"x", "p9..p9"}}})->example(0), Example().set("x", 1.0));
+  EXPECT_NE(refused("p2..p1").find("there is no column 'p2..p1'"), std::string::npos);
+  EXPECT_NE(refused("p1..q2").find("there is no column 'p1..q2'"), std::string::npos);
+}
+
+// A first line of more columns than there are names for: a word of bits, and several.
+TEST_F(Csv, RefusesAFirstLineThatIsLongerThanTheHeader) {
+  for (const int columns : {1, 63, 64, 65, 128, 192}) {
+    std::string header = "c0", line = "1";
+    for (int i = 1; i < columns; ++i) {
+      header += concat(",c", i);
+      line += ",1";
+    }
+    EXPECT_EQ(refusal(header + "\n" + line + "\n"), "");
+    EXPECT_EQ(refusal(header + "\n" + line + ",x\n"),
+              concat("line 2, column ", columns + 1, ": the line goes on after the ", columns,
+                     " columns that the first line has"));
+  }
+}
+
+// What was read before may stand behind the end of a file, and be quotes.
+TEST_F(Csv, EndsACellWhereTheFileEnds) {
+  const std::string cell(49, '"');
+  for (int lines = 41; lines < 82; ++lines) {
+    std::string text;
+    for (int i = 0; i < lines; ++i) text += concat(i == 0 ? "" : "\n", std::string(100, '"'));
+    const DatasetPtr data = open(text, {.fields = {{"c", "$0"}}, .header = false});
+    const std::vector<std::int64_t> ends = {0, lines - 1};
+    const std::vector<Example> found = data->examples(ends);
+    ASSERT_EQ(found[0], Example().set("c", cell)) << lines;
+    ASSERT_EQ(found[1], Example().set("c", cell)) << lines;
+  }
+}
+
+TEST_F(Csv, RefusesACarriageReturnBehindAQuoteInTheMidstOfALine) {
+  const std::string what = ": the quote that opens here is closed in the midst of a cell, or never";
+  EXPECT_EQ(refusal("a,b\n1,2\n\"3\"\r4,5\n"), "line 3, column 1 ('a')" + what);
+  EXPECT_EQ(refusal("a,b\n1,2\n3,\"4\"\r5\n"), "line 3, column 2 ('b')" + what);
+  EXPECT_EQ(refusal("a,b,c\n1,x,y\n3,\"4\",\"5\"\r6\n"), "line 3, column 3 ('c')" + what);
+  EXPECT_EQ(refusal("a,b\n1,2\n3,\"4\"\r\n"), "");
+}
+
 }  // namespace
 }  // namespace keel

@@ -92,5 +92,50 @@ TEST(DocumentRows, RefuseWhatHasNoRows) {
             std::string::npos);
 }
 
+// Documents of other lengths once they were counted.
+class Changing final : public testing::ListDataset {
+ public:
+  using ListDataset::ListDataset;
+  Example example(std::int64_t i) const override {
+    Example found = ListDataset::example(i);
+    if (!has_changed || i != 2) return found;
+    auto [shape, values] = std::get<Integers>(found["input_ids"]);
+    ++shape[0];
+    values.push_back(0);
+    return Example().set("input_ids", Integers{shape, values});
+  }
+  mutable bool has_changed = false;
+};
+
+TEST(DocumentRows, TellOfADocumentThatHasChangedSinceItWasCounted) {
+  std::vector<Example> documents;
+  for (const std::int64_t length : {4, 1, 3})
+    documents.push_back(
+        Example().set("input_ids", Integers{{length}, std::vector<std::int64_t>(static_cast<std::size_t>(length), 7)}));
+  const auto changing = std::make_shared<const Changing>(documents);
+  const DatasetPtr rows = joined_documents(changing, {.length = 4});
+  changing->has_changed = true;
+  EXPECT_EQ(error_of([&] { rows->example(0); }), "") << "has another document";
+  EXPECT_EQ(error_of([&] { rows->example(1); }),
+            "example 2 has 4 tokens, and had 3 when the rows were counted; a data set must not change");
+}
+
+TEST(DocumentRows, OfOneTokenAreTheShortest) {
+  const DatasetPtr documents = documents_of_lengths({0, 2, 0, 1});
+  const Tokens tokens(std::vector<std::uint32_t>{0, 1, 2}, 20, "these");
+  for (const DatasetPtr& rows : {joined_documents(documents, {.length = 1}), cut_documents(documents, {.length = 1}),
+                                 cut_tokens(tokens, 1, "these")}) {
+    ASSERT_EQ(rows->size(), 3);
+    for (std::int64_t i = 0; i < 3; ++i)
+      EXPECT_EQ(numbers(rows->example(i), "input_ids"), (std::vector<std::int64_t>{i}));
+  }
+  const std::string refusal = "a row has at least 1 token, not 0";
+  EXPECT_EQ(error_of([&] { joined_documents(documents, {.length = 0}); }), refusal);
+  EXPECT_EQ(error_of([&] { cut_documents(documents, {.length = 0}); }), refusal);
+  EXPECT_EQ(error_of([&] { cut_tokens(tokens, 0, "these"); }), refusal);
+  EXPECT_NE(error_of([&] { joined_documents(documents, {.length = 1, .fields = {}}); }), "");
+  EXPECT_NE(error_of([&] { joined_documents(nullptr, {.length = 1}); }), "");
+}
+
 }  // namespace
 }  // namespace keel

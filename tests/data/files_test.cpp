@@ -209,5 +209,15 @@ TEST(OpenData, OfAFolderWhoseFirstFileCannotBeReadSaysWhy) {
   EXPECT_NE(error_of([&] { kind_of_file(folder.path()); }).find("a.bin"), std::string::npos);
 }
 
+TEST(OpenFiles, HaveAFingerprintOfTheirNamesAndContents) {
+  const TemporaryFolder folder;
+  const std::string a = written(folder, "a", "same"), b = written(folder, "b", "same");
+  const std::string c = written(folder, "c", "other");
+  const auto print = [](const std::vector<std::string>& paths) { return open_files(paths)->fingerprint(); };
+  const std::vector<std::vector<std::string>> lists = {{}, {a}, {b}, {c}, {a, b}, {b, a}, {a, c}, {c, a}, {a, b, c}};
+  for (const auto& one : lists)
+    for (const auto& other : lists) EXPECT_EQ(print(one) == print(other), one == other);
+}
+
 }  // namespace
 }  // namespace keel

@@ -153,5 +153,21 @@ TEST(ForeignTokens, AreNotSeenInTextsNorInWhatWasKeelsNorUnderOtherNames) {
   EXPECT_NE(error_of([&] { open_token_file(folder / "odd.bin"); }).find("201 bytes are no tokens"), std::string::npos);
 }
 
+TEST(ForeignTokens, OfSeveralFilesAreCountedInTheNote) {
+  const TemporaryFolder folder;
+  std::vector<std::string> paths;
+  std::string first;
+  for (int i = 0; i < 4; ++i) {
+    paths.push_back(folder / concat(i, ".bin"));
+    // Headers that count from 0 to 3 tokens.
+    write_bytes(paths.back(), llmc_file(20240520, 1, std::vector<std::uint16_t>(static_cast<std::size_t>(i), 5)));
+    const TokenFile file = open_token_files(paths);
+    if (i == 0) first = file.note;
+    EXPECT_EQ(file.note, i == 0 ? first : concat(first, "; so were ", i, " more shards"));
+    EXPECT_EQ(open_token_file(paths.back()).tokens.size(), i);
+    EXPECT_EQ(file.tokens.size(), i * (i + 1) / 2);
+  }
+}
+
 }  // namespace
 }  // namespace keel

@@ -233,5 +233,28 @@ TEST(JsonLine, TakesWhatAnotherReaderTakesWithTheSameValues) {
   EXPECT_GT(refused, 4000);
 }
 
+// The object of the line is one of the 64.
+TEST_F(Jsonl, TakesSixtyFourListsAndObjectsInEachOther) {
+  for (const unsigned kinds : {0b0u, 0b1u, 0b01u, 0b10u, 0b011u, 0b110u}) {
+    const auto nested = [&](int depth) {
+      std::string open, close;
+      for (int i = 0; i < depth; ++i) {
+        const bool is_object = kinds == 1 || (kinds >> (i % 3) & 1) != 0;
+        open += is_object ? "{\"b\":" : "[";
+        close.insert(0, is_object ? "}" : "]");
+      }
+      return concat(open, "\"x\"", close);
+    };
+    const std::string most = nested(63);
+    EXPECT_EQ(line("{\"a\": " + most + "}"), Example().set("a", Nested{most})) << kinds;
+    const std::string message = refusal("{\"a\": " + nested(64) + "}");
+    EXPECT_NE(message.find("expected at most 64 lists and objects in each other"), std::string::npos) << message;
+  }
+  // Beside each other they are as many as there are.
+  std::string beside;
+  for (int i = 0; i < 100; ++i) beside += concat(i == 0 ? "" : ",", i % 2 == 0 ? "{\"c\":{}}" : "[[\"x\"]]");
+  EXPECT_EQ(line("{\"a\": [" + beside + "]}"), Example().set("a", Nested{"[" + beside + "]"}));
+}
+
 }  // namespace
 }  // namespace keel

@@ -246,5 +246,35 @@ TEST(Pack, TellsHowManyExamplesAreCounted) {
   EXPECT_EQ(told, (std::vector<std::uint64_t>{4096, 5000}));
 }
 
+TEST(Pack, RefusesLengthsAndWindowsOutsideOfTheirBounds) {
+  const auto refusal = [](std::int64_t length, std::int64_t window) {
+    return error_of([&] { pack(documents({2, 1}), {.length = length, .window = window}); });
+  };
+  EXPECT_EQ(pack(documents({2, 1}), {.length = 1, .window = 1})->size(), 3);
+  EXPECT_EQ(refusal(0, 1), "rows of 0 tokens cannot be packed from windows of 1 examples; both are at least 1");
+  EXPECT_EQ(refusal(1, 0), "rows of 1 tokens cannot be packed from windows of 0 examples; both are at least 1");
+  constexpr std::int64_t kMost = std::int64_t{1} << 32;
+  EXPECT_EQ(refusal(1, kMost), "");
+  EXPECT_EQ(refusal(1, kMost + 1), "a window has at most 2^32 examples, not 4294967297");
+}
+
+TEST(Pack, TellsOfADocumentThatHasChangedSinceItWasCounted) {
+  class Changing final : public testing::ListDataset {
+   public:
+    using ListDataset::ListDataset;
+    Example example(std::int64_t i) const override { return document(i, i == 1 ? length : 3); }
+    mutable std::int64_t length = 3;
+  };
+  const auto below = std::make_shared<const Changing>(std::vector<Example>(2));
+  const DatasetPtr rows = pack(below, {.length = 3});
+  for (const std::int64_t length : {2, 4}) {
+    below->length = length;
+    EXPECT_EQ(error_of([&] { rows->example(0); }), "");
+    EXPECT_EQ(
+        error_of([&] { rows->example(1); }),
+        concat("example 1 has ", length, " tokens, and had 3 when the rows were counted; a data set must not change"));
+  }
+}
+
 }  // namespace
 }  // namespace keel

@@ -9,6 +9,8 @@
 
 #include "keel/data/batch.h"
 #include "keel/data/divide_rows.h"
+#include "keel/data/mixture.h"
+#include "keel/runtime/random.h"
 #include "tests/data/list_dataset.h"
 #include "tests/error_of.h"
 
@@ -218,6 +220,69 @@ TEST(Sampler, RefusesSizesThatLeaveNothingToDraw) {
   EXPECT_NE(error_of([&] { (void)grouped_by_length(unknown, 1, {}); }).find("lengths"), std::string::npos);
   EXPECT_NE(error_of([] { (void)shuffled(3, {.rows = 2})->example(1, 1); }), "");
   EXPECT_NE(error_of([] { (void)shuffled(3, {})->rows(-1); }), "");
+}
+
+// The first sum of weights above a uniform number of 53 bits, in another order of work.
+std::int64_t drawn_by_weight(const std::vector<double>& weights, std::int64_t sample, std::uint64_t seed) {
+  const PhiloxWords words = philox({static_cast<std::uint32_t>(sample % (std::int64_t{1} << 32)),
+                                    static_cast<std::uint32_t>(sample / (std::int64_t{1} << 32)), 0, 0},
+                                   key_of(seed, "weighted"));
+  const double uniform =
+      static_cast<double>(words[0]) / 4294967296. + static_cast<double>(words[1] / 2048) / 2097152. / 4294967296.;
+  double all = 0;
+  for (const double weight : weights) all += weight;
+  double sum = 0;
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    sum += weights[i];
+    if (sum > uniform * all) return static_cast<std::int64_t>(i);
+  }
+  return -1;
+}
+
+TEST(WeightedSampler, DrawsAsTheNumberOfTheSampleSays) {
+  std::vector<double> weights;
+  for (int i = 0; i < 1000; ++i) weights.push_back(i % 5);  // the sums are exact
+  for (const std::uint64_t seed : {0, 5}) {
+    const SamplerPtr sampler = weighted(weights, {.rows = 7, .seed = seed, .last = LastRows::join});
+    for (const std::int64_t first : {std::int64_t{0}, (std::int64_t{1} << 32) / 7 - 5, std::int64_t{1} << 50})
+      for (std::int64_t step = first; step < first + 20; ++step)
+        for (std::int64_t row = 0; row < 7; ++row)
+          ASSERT_EQ(sampler->example(step, row), drawn_by_weight(weights, 7 * step + row, seed)) << step << ' ' << row;
+  }
+}
+
+// The last row of the last step has a number that fits.
+TEST(Sampler, HasStepsUpToTheLastWhoseSamplesCanBeNumbered) {
+  for (const std::int64_t rows : {1, 3, 4}) {
+    const std::int64_t steps = BatchSource::kEndless / rows;
+    for (const LastRows last : {LastRows::join, LastRows::drop}) {
+      const SamplerOptions options = {.rows = rows, .seed = 3, .last = last};
+      for (const SamplerPtr& sampler :
+           {shuffled(12, options), weighted(std::vector<double>(12, 1), options),
+            grouped_by_length(testing::numbered(12), 2, options), mixed({8, 4}, {2, 1}, options)}) {
+        EXPECT_EQ(sampler->rows(0), rows);
+        EXPECT_EQ(sampler->rows(steps - 1), rows);
+        EXPECT_EQ(sampler->first_sample(steps - 1), (steps - 1) * rows);
+        EXPECT_EQ(error_of([&] { (void)sampler->rows(steps); }), concat("there is no step ", steps));
+        EXPECT_EQ(error_of([&] { (void)sampler->rows(-1); }), "there is no step -1");
+        EXPECT_EQ(error_of([&] { (void)sampler->example(5, rows - 1); }), "");
+        EXPECT_NE(error_of([&] { (void)sampler->example(5, rows); }).find(concat("row ", rows)), std::string::npos);
+        EXPECT_NE(error_of([&] { (void)sampler->example(5, -1); }).find("row -1"), std::string::npos);
+      }
+    }
+  }
+}
+
+TEST(Sampler, TakesTheLeastThatItsOptionsMayBe) {
+  EXPECT_EQ(shuffled(1, {.rows = 1})->example(0, 0), 0);
+  EXPECT_EQ(shuffled(3, {.rows = 3, .last = LastRows::drop})->rows(0), 3) << "an epoch of one step";
+  EXPECT_EQ(grouped_by_length(testing::numbered(1), 1, {.rows = 1})->example(0, 0), 0);
+  EXPECT_EQ(sequential(1, 1)->example(0, 0), 0);
+  EXPECT_EQ(error_of([] { (void)sequential(1, 0); }), "a step has at least one row, not 0");
+  EXPECT_EQ(error_of([] { (void)sequential(-1, 1); }), "a data set cannot have -1 examples");
+  EXPECT_EQ(in_stretches(1, 1, 1)->example(0, 0), 0);
+  EXPECT_NE(error_of([] { (void)in_stretches(1, 1, 0); }), "");
+  EXPECT_EQ(weighted({0, 1e-300}, {.rows = 1})->example(0, 0), 1);
 }
 
 }  // namespace

@@ -80,5 +80,33 @@ TEST(Shortened, RefusesWeightsThatItCannotCountAndRowsThatAreNoSequences) {
   EXPECT_NE(told(3, 2).find("cannot tell what the weight 'crests' of shorter sequences is"), std::string::npos);
 }
 
+TEST(Shortened, CutsAnyNumberOfRowsToAnyLength) {
+  const Context context = testing::context(1);
+  for (const std::int64_t rows : {1, 2, 3, 5})
+    for (const std::int64_t whole : {1, 2, 4}) {
+      std::vector<std::int32_t> ids;
+      std::vector<std::int64_t> lengths;
+      for (std::int64_t i = 0; i < rows * whole; ++i) ids.push_back(static_cast<std::int32_t>(i + 1));
+      for (std::int64_t row = 0; row < rows; ++row) lengths.push_back(row % (whole + 1));
+      Batch batch(context, 0, rows);
+      batch.set("ids", from_values(context, ids, {rows, whole})).set("lengths", from_values(context, lengths, {rows}));
+      batch.set_weight("tokens", 1).set_weight("positions", static_cast<double>(rows * whole));
+      for (std::int64_t length = 1; length <= whole; ++length) {
+        std::vector<double> left_ids, left_lengths;
+        double tokens = 0;
+        for (std::int64_t row = 0; row < rows; ++row) {
+          for (std::int64_t i = 0; i < length; ++i) left_ids.push_back(static_cast<double>(row * whole + i + 1));
+          left_lengths.push_back(static_cast<double>(std::min(row % (whole + 1), length)));
+          tokens += left_lengths.back();
+        }
+        const Batch left = cut(batch, whole, length);
+        EXPECT_EQ(doubles(left["ids"]), left_ids) << rows << ' ' << whole << ' ' << length;
+        EXPECT_EQ(doubles(left["lengths"]), left_lengths);
+        EXPECT_EQ(left.weight("positions"), static_cast<double>(rows * length));
+        EXPECT_EQ(left.weight("tokens"), length == whole ? 1 : tokens) << "counts anew what was cut alone";
+      }
+    }
+}
+
 }  // namespace
 }  // namespace keel

@@ -65,6 +65,8 @@ TEST(Split, RefusesFractionsThatAreNone) {
   for (const std::vector<double>& wrong : {std::vector<double>{-0.1, 1}, {0.6, 0.5}, {1.1}, {std::nan("")}})
     EXPECT_NE(error_of([&] { split(numbered(10), wrong, 1); }), "");
   EXPECT_EQ(error_of([] { split(numbered(10), std::vector<double>(10, 0.1), 1); }), "");
+  EXPECT_EQ(error_of([] { split(numbered(10), {0.5, 0.5 + 5e-10}, 1); }), "") << "is rounding";
+  EXPECT_NE(error_of([] { split(numbered(10), {0.5, 0.5 + 2e-9}, 1); }), "");
 }
 
 // x = i, and folds a, b, c, a, b, ... as a text, and 0, 1, 2 as numbers.
@@ -126,6 +128,24 @@ TEST(SplitByColumn, ChosenExamplesHaveAFingerprintOfTheirNumbers) {
   EXPECT_EQ(chosen(data, {1, 2})->fingerprint(), chosen(data, {1, 2})->fingerprint());
   EXPECT_NE(chosen(data, {1, 2})->fingerprint(), chosen(data, {2, 1})->fingerprint());
   EXPECT_EQ(chosen(data, {8, 3})->length(1), data->length(3));
+}
+
+TEST(SplitByColumn, ListsEightValuesOfThoseThatItHasSeen) {
+  // Values in the order of the examples, which are sorted in the list.
+  const auto said = [](int first, int last) {
+    std::vector<Example> examples;
+    for (int i = first; i != last; i += first < last ? 1 : -1)
+      examples.push_back(Example().set("v", std::to_string(1000 + i)));
+    return error_of([&] { parts_by_column(testing::ListDataset(examples), "v", {{"x"}}); });
+  };
+  const std::string begin = "no row has 'x' in the column 'v', which has ";
+  EXPECT_EQ(said(0, 7), begin + "1000, 1001, 1002, 1003, 1004, 1005, 1006");
+  EXPECT_EQ(said(0, 8), begin + "1000, 1001, 1002, 1003, 1004, 1005, 1006, 1007");
+  EXPECT_EQ(said(0, 9), begin + "1000, 1001, 1002, 1003, 1004, 1005, 1006, 1007, ...");
+  EXPECT_EQ(said(0, 0), begin + "nothing");
+  // A hundred are kept.
+  EXPECT_TRUE(said(99, -1).starts_with(begin + "1000, 1001")) << said(99, -1);
+  EXPECT_TRUE(said(100, -1).starts_with(begin + "1001, 1002")) << said(100, -1);
 }
 
 }  // namespace

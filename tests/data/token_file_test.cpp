@@ -212,5 +212,43 @@ TEST(Tokens, SlicesShareAndKnowTheirBounds) {
   EXPECT_NE(error_of([&] { Tokens(values, 3, "values"); }).find("of 'values'"), std::string::npos);
 }
 
+// Version 2: the last four bytes of the name's room are the token that ends a document.
+TEST(TokenFile, EndsItsDocumentsWithATokenOfItsVocabulary) {
+  const TemporaryFolder folder;
+  write_tokens(folder / "good", random_tokens(10, 50), 50);
+  std::string file = read_text_file(folder / "good");
+  file[8] = 2;
+  const auto with_end = [&](std::uint32_t end) {
+    return with_hash(std::string(file).replace(52, 4, reinterpret_cast<const char*>(&end), 4));
+  };
+  for (const std::uint32_t end : {0u, 1u, 49u}) {
+    EXPECT_EQ(refusal_of_tokens(folder, with_end(end)), "");
+    EXPECT_EQ(open_token_file(folder / "bad").end_of_document, end);
+  }
+  for (const std::uint32_t end : {50u, 51u, ~0u})
+    EXPECT_EQ(refusal_of_tokens(folder, with_end(end)),
+              concat("'", folder / "bad", "' is not a valid token file: token ", end,
+                     " ends its documents, and is outside of its 50"));
+  file[51] = 'n';
+  EXPECT_NE(refusal_of_tokens(folder, with_end(0)).find("the tokenizer's name has no end"), std::string::npos);
+  file[51] = '\0';
+  file[50] = 'n';
+  EXPECT_EQ(refusal_of_tokens(folder, with_end(0)), "");
+  file[8] = 0;
+  EXPECT_NE(refusal_of_tokens(folder, with_end(0)).find("its version is 0"), std::string::npos);
+}
+
+TEST(TokenFile, HasAVocabularyUpToTwoToThe31) {
+  const TemporaryFolder folder;
+  write_tokens(folder / "good", {}, std::int64_t{1} << 31);
+  const std::string good = read_text_file(folder / "good");
+  EXPECT_EQ(refusal_of_tokens(folder, with_hash(good)), "");
+  for (const std::uint64_t wrong : {(std::uint64_t{1} << 31) + 1, std::uint64_t{0}})
+    EXPECT_NE(
+        refusal_of_tokens(folder, with_hash(std::string(good).replace(16, 8, reinterpret_cast<const char*>(&wrong), 8)))
+            .find(concat("its vocabulary has ", wrong, " tokens; 1 to 2147483648 are possible")),
+        std::string::npos);
+}
+
 }  // namespace
 }  // namespace keel
