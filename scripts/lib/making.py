@@ -17,7 +17,10 @@ from switches import switch_of, switched
 
 FOR_GPUS = re.compile(r"\bcuda/|\bnccl_")
 # Beside the program that has the layer's name: what tests sources with such names instead.
-OTHER_PROGRAMS = {"comm": {"test_comm_tcp": re.compile(r"/(tcp_|shared_segment)")}}
+OTHER_PROGRAMS = {
+    "comm": {"test_comm_tcp": re.compile(r"/(tcp_|shared_segment)")},
+    "trainer": {"test_trackers": re.compile(r"/tracker")},
+}
 WRONG = re.compile(r"^(/[^\s:]+):(\d+):", re.MULTILINE)
 
 
