@@ -46,7 +46,8 @@ TEST(CollectiveHistory, OfRanksThatAskForTheSameShowsNoDifference) {
 }
 
 TEST(CollectiveHistory, ShowsWhateverDifferedBefore) {
-  const std::vector<Collective> others = {asked_sum(8), asked_sum(7, DType::f64), asked_sum(7, DType::f32, CombineOp::mean),
+  const std::vector<Collective> others = {asked_sum(8), asked_sum(7, DType::f64),
+                                          asked_sum(7, DType::f32, CombineOp::mean),
                                           asked_sum(7, DType::f32, CombineOp::sum, 1), Collective{}};
   for (std::size_t length = 1; length < 6; ++length)
     for (std::size_t place = 0; place < length; ++place)
@@ -59,7 +60,8 @@ TEST(CollectiveHistory, ShowsWhateverDifferedBefore) {
         changed.erase(changed.begin() + static_cast<std::ptrdiff_t>(place));
         EXPECT_EQ(difference_after(asked, changed), kBefore);
       }
-  EXPECT_EQ(difference_after({asked_sum(7), asked_sum(8)}, {asked_sum(8), asked_sum(7)}), kBefore) << "in another order";
+  EXPECT_EQ(difference_after({asked_sum(7), asked_sum(8)}, {asked_sum(8), asked_sum(7)}), kBefore)
+      << "in another order";
 }
 
 TEST(CollectiveHistory, NamesADifferenceInTheCollectiveAtHand) {
@@ -83,7 +85,11 @@ Collective uneven_exchange(int rank, std::int64_t more) {
   constexpr std::int64_t kMany = 50'000'000;
   const Tensor x = empty(testing::context(1), {0});
   if (rank == 0)
-    return {.kind = CollectiveKind::all_to_all, .input = x, .output = x, .counts = {5, kMany + more}, .incoming = {5, kMany}};
+    return {.kind = CollectiveKind::all_to_all,
+            .input = x,
+            .output = x,
+            .counts = {5, kMany + more},
+            .incoming = {5, kMany}};
   return {.kind = CollectiveKind::all_to_all, .input = x, .output = x, .counts = {kMany, 6}, .incoming = {kMany, 6}};
 }
 

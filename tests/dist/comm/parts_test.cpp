@@ -52,7 +52,8 @@ TEST(Collective, HasTheElementsOfItsWholeTensor) {
     EXPECT_EQ((Collective{.kind = kind, .input = three, .output = seven}.count()), 7) << name_of(kind);
   EXPECT_EQ((Collective{.kind = gather, .input = three, .counts = {3, 0, 5}}.count()), 8);
   EXPECT_EQ((Collective{.kind = barrier}.count()), 0);
-  for (const CollectiveKind kind : {gather, broadcast}) EXPECT_EQ((Collective{.kind = kind, .input = three}.count()), 0);
+  for (const CollectiveKind kind : {gather, broadcast})
+    EXPECT_EQ((Collective{.kind = kind, .input = three}.count()), 0);
 }
 
 }  // namespace

@@ -25,9 +25,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
-thread_local int polls_without_news = 0;                    // of this thread, that come next
-thread_local std::deque<std::function<void()>> at_polls;    // what happens before each of them
-thread_local bool binds_to_its_peer = false;                // the next socket of this thread that connects
+thread_local int polls_without_news = 0;                  // of this thread, that come next
+thread_local std::deque<std::function<void()>> at_polls;  // what happens before each of them
+thread_local bool binds_to_its_peer = false;              // the next socket of this thread that connects
 
 }  // namespace
 }  // namespace keel
@@ -123,7 +123,8 @@ TEST_F(OpenDoor, HearsAGuestThatHasJustComeIntoAFullHouse) {
   const rlimit none_but_one = {second_free, files.rlim_max};
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none_but_one), 0);
   bool is_full = false;
-  at_polls = {[] {}, [&] {
+  at_polls = {[] {},
+              [&] {
                 is_full = door_.is_full();
                 introduce(first, 1);
               }};
@@ -155,9 +156,7 @@ TEST(TcpGrace, ARankWaitsForTheReasonBeyondItsTimeOut) {
     std::this_thread::sleep_for(60ms);
     refuse(guest->socket, "rank 2 did not come", TcpVerdict::others_failed);
   });
-  EXPECT_EQ(error_of([&] {
-              meet({.rank = 1, .size = 3, .address = to_string(listener->address()), .timeout = 20ms});
-            }),
+  EXPECT_EQ(error_of([&] { meet({.rank = 1, .size = 3, .address = to_string(listener->address()), .timeout = 20ms}); }),
             "rank 2 did not come");
 }
 
@@ -174,7 +173,9 @@ TEST(TcpConnecting, GoesOnWhereASecondBringsNoNews) {
 TEST(TcpConnecting, TakesNoConnectionToItself) {
   const int port = TcpListener({"127.0.0.1", 0}).address().port;
   binds_to_its_peer = true;
-  EXPECT_EQ(error_of([&] { connect_to({"127.0.0.1", port}, "rank 0", door_later(10ms)); }),
+  EXPECT_EQ(error_of([&] {
+              connect_to({"127.0.0.1", port}, "rank 0", door_later(10ms));
+            }),
             concat("rank 0 does not answer at 127.0.0.1:", port, ": Connection refused"));
   EXPECT_FALSE(binds_to_its_peer);
 }

@@ -117,7 +117,7 @@ TEST(TcpConnection, CopiesTheRestOfAMessageThatIsGivenUpUnlessSomebodyKeepsIt) {
   for (const bool is_kept : {false, true}) {
     std::array<Socket, 2> ends = connected_sockets();
     TcpConnection connection(1, std::move(ends[0]));
-    Bytes memory = numbered(3'000'000);
+    Bytes memory = numbered(800'000);
     const auto frame = std::make_shared<TcpOutgoing>(), unsent = std::make_shared<TcpOutgoing>();
     frame->header.bytes = unsent->header.bytes = memory.size();
     frame->data = unsent->data = reinterpret_cast<const std::byte*>(memory.data());
@@ -132,9 +132,8 @@ TEST(TcpConnection, CopiesTheRestOfAMessageThatIsGivenUpUnlessSomebodyKeepsIt) {
     EXPECT_EQ(frame->own.size(), is_kept ? 0 : memory.size());
     EXPECT_TRUE(unsent->own.empty());
     if (!is_kept) std::fill(memory.begin(), memory.end(), static_cast<unsigned char>(255));
-    Bytes arrived;
+    Bytes arrived, some(100'000);
     while (connection.wants_to_send() || arrived.size() < frame->total()) {
-      Bytes some(100'000);
       const std::ptrdiff_t received = ends[1].receive_some(some.data(), some.size());
       ASSERT_GE(received, 0);
       arrived.insert(arrived.end(), some.begin(), some.begin() + received);
@@ -142,7 +141,7 @@ TEST(TcpConnection, CopiesTheRestOfAMessageThatIsGivenUpUnlessSomebodyKeepsIt) {
     }
     ASSERT_EQ(arrived.size(), frame->total()) << "what had not begun is not sent";
     arrived.erase(arrived.begin(), arrived.begin() + sizeof(TcpHeader));
-    EXPECT_TRUE(arrived == numbered(3'000'000));
+    EXPECT_TRUE(arrived == numbered(800'000));
   }
 }
 
