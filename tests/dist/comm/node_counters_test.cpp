@@ -66,53 +66,72 @@ bool is_all(const Tensor& x, float value) {
   return std::all_of(values.begin(), values.end(), [&](float each) { return each == value; });
 }
 
-// The rank that is slow whenever it has shown something.
-class NodeCounters : public ::testing::TestWithParam<int> {};
+using TensorsOf = std::function<Tensor(std::int64_t count)>;  // full of this rank's number and 1
 
-// Most collectives take two rounds.
-TEST_P(NodeCounters, NeverRunAheadOfWhatTheyRestOn) {
-  constexpr int kRanks = 3;
-  constexpr std::int64_t kCount = 150'000;
-  const ThreadHub hub(kRanks);
+constexpr int kWatched = 3;
+constexpr std::int64_t kElements = 150'000;  // two rounds, also of its shards
+
+// Calls f on ranks whose counters are watched, of which one is slow whenever it has shown something. Together they take
+// so many collectives and rounds.
+void watch(int slow, std::uint64_t collectives, std::uint64_t rounds,
+           const std::function<void(Communicator&, const TensorsOf&)>& f) {
+  const ThreadHub hub(kWatched);
   const auto run = [&](int rank) {
     SharedAreas areas;
-    const auto comm = make_communicator(
-        std::make_unique<WatchedTransport>(hub.connect(rank), areas, [&, rank](const SharedAreas& seen) {
-          expect_no_rank_ahead(seen);
-          if (rank == GetParam()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-        }));
+    const auto look = [rank, slow](const SharedAreas& seen) {
+      expect_no_rank_ahead(seen);
+      if (rank == slow) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    };
+    const auto comm = make_communicator(std::make_unique<WatchedTransport>(hub.connect(rank), areas, look));
     const Context context = testing::context(1);
-    const auto mine = [&](std::int64_t count) { return kernels::full(context, {count}, static_cast<float>(rank + 1)); };
-    const Tensor scattered = mine(kCount / kRanks), gathered = mine(kCount), reduced = mine(kCount), x = mine(kCount),
-                 told = mine(kCount), swapped = mine(kCount);
-    comm->reduce_scatter(mine(kCount), scattered).wait();
-    EXPECT_TRUE(is_all(scattered, 6));
-    comm->all_reduce(x).wait();
-    EXPECT_TRUE(is_all(x, 6));
-    comm->reduce(mine(kCount), reduced, 1).wait();
-    EXPECT_TRUE(is_all(reduced, rank == 1 ? 6 : static_cast<float>(rank + 1)));
-    comm->all_gather(mine(kCount / kRanks), gathered).wait();
-    comm->all_to_all(mine(kCount), swapped).wait();
-    for (int r = 0; r < kRanks; ++r)
-      for (const Tensor& parts : {gathered, swapped}) {
-        const Span part = keel::part({0, kCount}, kRanks, r);
-        EXPECT_TRUE(is_all(parts.slice(0, part.begin, part.end), static_cast<float>(r + 1)));
-      }
-    comm->broadcast(told, 2).wait();
-    EXPECT_TRUE(is_all(told, 3));
+    f(*comm, [&](std::int64_t count) { return kernels::full(context, {count}, static_cast<float>(rank + 1)); });
     const NodeArea& own = area_of(areas, static_cast<std::size_t>(rank));
-    EXPECT_EQ(own.asked, 6U);
-    EXPECT_EQ(own.done, 6U);
-    EXPECT_EQ(own.shown, own.taken);
-    EXPECT_EQ(own.added, own.taken);
-    EXPECT_EQ(own.taken, 5U * 2U + 1U) << "the shards to gather fit into one buffer";
+    EXPECT_EQ(own.asked, collectives);
+    EXPECT_EQ(own.done, collectives);
+    EXPECT_EQ(own.shown, rounds);
+    EXPECT_EQ(own.added, rounds);
+    EXPECT_EQ(own.taken, rounds);
     comm->barrier();
   };
   std::vector<std::jthread> threads;
-  for (int rank = 0; rank < kRanks; ++rank) threads.emplace_back(run, rank);
+  for (int rank = 0; rank < kWatched; ++rank) threads.emplace_back(run, rank);
 }
 
-INSTANTIATE_TEST_SUITE_P(, NodeCounters, ::testing::Range(0, 3));
+TEST(NodeCounters, NeverRunAheadOfWhatTheyRestOn) {
+  watch(1, 2, 4, [](Communicator& comm, const TensorsOf& mine) {
+    for (int i = 0; i < 2; ++i) {
+      const Tensor x = mine(kElements);
+      comm.all_reduce(x).wait();
+      EXPECT_TRUE(is_all(x, 6));
+    }
+  });
+}
+
+TEST(NodeCounters, OfSumsForSomeRanksCountAllRounds) {
+  watch(0, 2, 4, [](Communicator& comm, const TensorsOf& mine) {
+    const Tensor scattered = mine(kElements / kWatched), reduced = mine(kElements);
+    comm.reduce_scatter(mine(kElements), scattered).wait();
+    EXPECT_TRUE(is_all(scattered, 6));
+    comm.reduce(mine(kElements), reduced, 1).wait();
+    EXPECT_TRUE(is_all(reduced, comm.rank() == 1 ? 6 : static_cast<float>(comm.rank() + 1)));
+  });
+}
+
+// The shards to gather fit into one buffer.
+TEST(NodeCounters, OfWhatMovesNumbersCountAllRounds) {
+  watch(2, 3, 5, [](Communicator& comm, const TensorsOf& mine) {
+    const Tensor gathered = mine(kElements), swapped = mine(kElements), told = mine(kElements);
+    comm.all_gather(mine(kElements / kWatched), gathered).wait();
+    comm.all_to_all(mine(kElements), swapped).wait();
+    comm.broadcast(told, 2).wait();
+    for (int r = 0; r < kWatched; ++r)
+      for (const Tensor& parts : {gathered, swapped}) {
+        const Span span = part({0, kElements}, kWatched, r);
+        EXPECT_TRUE(is_all(parts.slice(0, span.begin, span.end), static_cast<float>(r + 1)));
+      }
+    EXPECT_TRUE(is_all(told, 3));
+  });
+}
 
 // Two ranks in one thread, of which rank 1 goes: what rank 0 sees then.
 std::uint32_t departure_after(const std::function<void(std::unique_ptr<Communicator>)>& goes) {
