@@ -378,6 +378,11 @@ TEST(AlgorithmNames, OfConfigurationsLeadToTheAlgorithms) {
   EXPECT_EQ(find_algorithm_name("halving").name, "rhd");
   for (const AlgorithmName& one : algorithm_names()) EXPECT_EQ(one.shared_memory, one.name == "ordered") << one.name;
   EXPECT_NE(error_of([] { find_algorithm_name("rign"); }).find("did you mean 'ring'?"), std::string::npos);
+  EXPECT_NE(error_of([] { find_algorithm_name("halvig"); }).find("did you mean 'halving'?"), std::string::npos);
+  for (const std::string name : {"", "x"})
+    EXPECT_EQ(
+        error_of([&] { find_algorithm_name(name); }),
+        concat("there is no algorithm '", name, "'; there are ordered, direct, ring, tree, rhd, hier, flat, backend"));
 }
 
 }  // namespace

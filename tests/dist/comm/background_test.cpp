@@ -49,6 +49,19 @@ TEST(Background, GivesTheSameResults) {
       });
 }
 
+TEST(Background, MayBeCalledByAnyThread) {
+  run_ranks(2,
+            [](Communicator& ranks) {
+              const auto background = make_background_communicator(ranks.split(0, ranks.rank()));
+              EXPECT_TRUE(background->allows_threads());
+              EXPECT_EQ(background->rank(), ranks.rank());
+              EXPECT_EQ(background->size(), 2);
+              EXPECT_EQ(background->nodes(), (std::vector<int>{4, 7}));
+              EXPECT_EQ(background->timeout(), std::chrono::seconds(77));
+            },
+            {.nodes = {4, 7}, .timeout = std::chrono::seconds(77)});
+}
+
 // Counts the collectives that a rank has seen the end of, by whichever thread.
 class Counted : public Operation {
  public:

@@ -243,18 +243,20 @@ TEST(Communicator, FinishesWhatIsUnderWayInAnyOrderOfWaiting) {
 
 TEST(Communicator, SplitsIntoGroupsOrderedByKey) {
   KEEL_NEEDS_RANKS(6);
-  on_ranks(6,
-           [](Communicator& comm) {
-             const Context context = testing::context(1);
-             const auto group = comm.split(comm.rank() % 2, -comm.rank());
-             EXPECT_EQ(group->size(), 3);
-             EXPECT_EQ(group->rank(), (5 - comm.rank()) / 2);
-             const Tensor x = tensor_of(context, {static_cast<double>(comm.rank())}, {1});
-             group->all_reduce(x).wait();
-             EXPECT_EQ(doubles(x)[0], comm.rank() % 2 == 0 ? 0 + 2 + 4 : 1 + 3 + 5);
-             comm.barrier();
-           },
-           {.nodes = {0, 0, 0, 1, 1, 1}});
+  on_ranks(
+      6,
+      [](Communicator& comm) {
+        const Context context = testing::context(1);
+        const auto group = comm.split(comm.rank() % 2, -comm.rank());
+        EXPECT_EQ(group->size(), 3);
+        EXPECT_EQ(group->rank(), (5 - comm.rank()) / 2);
+        EXPECT_EQ(group->nodes(), comm.rank() % 2 == 0 ? (std::vector<int>{1, 0, 0}) : (std::vector<int>{1, 1, 0}));
+        const Tensor x = tensor_of(context, {static_cast<double>(comm.rank())}, {1});
+        group->all_reduce(x).wait();
+        EXPECT_EQ(doubles(x)[0], comm.rank() % 2 == 0 ? 0 + 2 + 4 : 1 + 3 + 5);
+        comm.barrier();
+      },
+      {.nodes = {0, 0, 0, 1, 1, 1}});
 }
 
 TEST(Communicator, CountsBytesInsideAndBetweenNodesAndThoseOfSignatures) {

@@ -9,6 +9,7 @@
 #include "keel/runtime/random.h"
 #include "tests/dist/comm/heard.h"
 #include "tests/dist/comm/ranks.h"
+#include "tests/error_of.h"
 #include "tests/support.h"
 
 namespace keel {
@@ -183,6 +184,28 @@ TEST(AllToAllV, EndsForAllWhereARankFailsBeforeIt) {
     EXPECT_EQ(told[1], "out of ink");
     for (const std::size_t r : {0, 2}) EXPECT_TRUE(is_heard(told[r], "rank 1 failed: out of ink"));
   }
+}
+
+// What lies behind the counts' end is not read.
+TEST(Counts, ThatAreTooFewGiveTheLastRankNothing) {
+  KEEL_NEEDS_RANKS(2);
+  on_ranks(2, [](Communicator& comm) {
+    const Tensor own = zeros(testing::context(1), {4}), all = zeros(testing::context(1), {8});
+    Counts gathered = {4, 777}, scattered = gathered;
+    gathered.pop_back();
+    scattered.pop_back();
+    if (comm.rank() == 1) {
+      EXPECT_NE(error_of([&] {
+                  comm.gather(own, all, 0, std::move(gathered));
+                }).find("gather on rank 1: the counts give it 0 elements, got "),
+                std::string::npos);
+      EXPECT_NE(error_of([&] {
+                  comm.scatter(all, own, 0, std::move(scattered));
+                }).find("scatter on rank 1: the counts give it 0 elements, got "),
+                std::string::npos);
+    }
+    comm.barrier();
+  });
 }
 
 TEST(AllToAllV, RefusesCountsThatDoNotFitItsTensors) {

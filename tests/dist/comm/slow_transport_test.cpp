@@ -161,6 +161,28 @@ TEST_F(EmulatedNetwork, KnowsThePlacesOfRanksInPartsThatAreSplitOff) {
   expect_arrival(*again[1], *again[2], kAcross);
 }
 
+TEST(EmulatedLink, WithoutABandwidthTakesNoTimeForBytes) {
+  std::int64_t now = 0;
+  const LinkClock clock = [&] { return Clock::time_point(std::chrono::microseconds(now)); };
+  const Network network{.link = {.delay = std::chrono::microseconds(10), .bandwidth = 0}};
+  const ThreadHub hub(2);
+  const auto from = make_slow_transport(hub.connect(0), network, clock),
+             to = make_slow_transport(hub.connect(1), network, clock);
+  for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, std::size_t{100'000}}) {
+    const std::vector<char> sent(bytes, 1);
+    std::vector<char> got(bytes);
+    const auto sending = from->send(1, 7, sent.data(), bytes);
+    const auto receiving = to->receive(0, 7, got.data(), bytes);
+    now += 9;
+    EXPECT_FALSE(sending->has_finished());
+    EXPECT_FALSE(receiving->has_finished());
+    now += 1;
+    EXPECT_TRUE(sending->has_finished());
+    EXPECT_TRUE(receiving->has_finished());
+    EXPECT_EQ(got, sent);
+  }
+}
+
 TEST(EmulatedLink, TellsOfARankThatLeft) {
   const int n = 3;
   KEEL_NEEDS_RANKS(n);

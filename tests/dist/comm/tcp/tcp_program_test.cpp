@@ -54,6 +54,12 @@ TEST(TcpProgram, ForgetsAGroupThatAllHaveLeft) {
     EXPECT_TRUE(second.departure(kGroup, first.rank()));
     EXPECT_FALSE(second.departure(kGroup, first.rank())->abruptly);
     EXPECT_FALSE(second.departure(kGroup + 1, first.rank()));
+    EXPECT_TRUE(second.departure(TcpProgram::internal(kGroup), first.rank())) << "for messages of its splits, too";
+    EXPECT_FALSE(second.departure(TcpProgram::internal(kGroup + 1), first.rank()));
+    for (const std::uint64_t group : {kGroup, TcpProgram::internal(kGroup)}) {
+      EXPECT_FALSE(first.place_for(second.rank(), {.group = group})->has_own) << "what comes too late is kept";
+      EXPECT_TRUE(second.place_for(first.rank(), {.group = group})->has_own);
+    }
     EXPECT_FALSE(first.departure(kGroup, second.rank()));
     second.leave(kGroup, {0, 1});
     look();
@@ -104,6 +110,39 @@ TEST(TcpConnection, ANumberInAHeaderCostsNothing) {
   EXPECT_TRUE(std::equal(all.begin(), all.end(), reinterpret_cast<const unsigned char*>(incoming.own.get())));
   EXPECT_LE(incoming.own_bytes, 4 * all.size());
   EXPECT_EQ(listener.heard, 0);
+}
+
+// Half of the message has gone when its sender wants its memory back.
+TEST(TcpConnection, CopiesTheRestOfAMessageThatIsGivenUpUnlessSomebodyKeepsIt) {
+  for (const bool is_kept : {false, true}) {
+    std::array<Socket, 2> ends = connected_sockets();
+    TcpConnection connection(1, std::move(ends[0]));
+    Bytes memory = numbered(800'000);
+    const auto frame = std::make_shared<TcpOutgoing>(), unsent = std::make_shared<TcpOutgoing>();
+    frame->header.bytes = unsent->header.bytes = memory.size();
+    frame->data = unsent->data = reinterpret_cast<const std::byte*>(memory.data());
+    if (is_kept) frame->owner = std::make_shared<int>();
+    connection.push(frame);
+    connection.push(unsent);
+    connection.flush();
+    ASSERT_GT(frame->sent, 0u);
+    ASSERT_FALSE(frame->is_finished());
+    connection.give_up(unsent);
+    connection.give_up(frame);
+    EXPECT_EQ(frame->own.size(), is_kept ? 0 : memory.size());
+    EXPECT_TRUE(unsent->own.empty());
+    if (!is_kept) std::fill(memory.begin(), memory.end(), static_cast<unsigned char>(255));
+    Bytes arrived, some(100'000);
+    while (connection.wants_to_send() || arrived.size() < frame->total()) {
+      const std::ptrdiff_t received = ends[1].receive_some(some.data(), some.size());
+      ASSERT_GE(received, 0);
+      arrived.insert(arrived.end(), some.begin(), some.begin() + received);
+      connection.flush();
+    }
+    ASSERT_EQ(arrived.size(), frame->total()) << "what had not begun is not sent";
+    arrived.erase(arrived.begin(), arrived.begin() + sizeof(TcpHeader));
+    EXPECT_TRUE(arrived == numbered(800'000));
+  }
 }
 
 TEST(TcpProgram, HearsAFailureThatGivesNoReason) {

@@ -1,0 +1,124 @@
+// What ranks tell of the collectives that they have asked for, and which differences it shows.
+
+#include "keel/dist/comm/history.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/support.h"
+
+namespace keel {
+namespace {
+
+using namespace keel::testing;
+using Told = CollectiveHistory::Told;
+
+constexpr const char* kBefore =
+    "ranks asked for different collectives before barrier, number 9; check_every 1 names the first";
+
+std::string difference_of(const std::vector<Told>& told) { return difference(told, "barrier, number 9"); }
+
+Signature signature_of(std::uint32_t sequence, const Collective& collective, int rank = 0) {
+  return {sequence, collective, 0, rank};
+}
+Collective asked_sum(std::int64_t count, DType dtype = DType::f32, CombineOp op = CombineOp::sum, int subject = 0) {
+  const Tensor x = empty(testing::context(1), {count}, dtype);
+  return {.kind = CollectiveKind::all_reduce, .input = x, .output = x, .op = op, .subject = subject};
+}
+
+// Rank 0 has asked for the first list and rank 1 for the second one; now both ask for a barrier.
+std::string difference_after(const std::vector<Collective>& first, const std::vector<Collective>& second) {
+  std::vector<Told> told;
+  for (const auto* asked : {&first, &second}) {
+    CollectiveHistory history;
+    const auto rank = static_cast<int>(told.size());
+    for (const Collective& each : *asked) history.add(signature_of(0, each, rank));
+    told.push_back(history.add(signature_of(9, {})));
+  }
+  return difference_of(told);
+}
+
+TEST(CollectiveHistory, OfRanksThatAskForTheSameShowsNoDifference) {
+  std::vector<Collective> asked;
+  for (int i = 0; i < 40; ++i) {
+    asked.push_back(asked_sum(i, DType::bf16, CombineOp::maximum, i));
+    EXPECT_EQ(difference_after(asked, asked), "");
+  }
+}
+
+TEST(CollectiveHistory, ShowsWhateverDifferedBefore) {
+  const std::vector<Collective> others = {asked_sum(8), asked_sum(7, DType::f64),
+                                          asked_sum(7, DType::f32, CombineOp::mean),
+                                          asked_sum(7, DType::f32, CombineOp::sum, 1), Collective{}};
+  for (std::size_t length = 1; length < 6; ++length)
+    for (std::size_t place = 0; place < length; ++place)
+      for (const Collective& other : others) {
+        const std::vector<Collective> asked(length, asked_sum(7));
+        std::vector<Collective> changed = asked;
+        changed[place] = other;
+        EXPECT_EQ(difference_after(asked, changed), kBefore);
+        EXPECT_EQ(difference_after(changed, asked), kBefore);
+        changed.erase(changed.begin() + static_cast<std::ptrdiff_t>(place));
+        EXPECT_EQ(difference_after(asked, changed), kBefore);
+      }
+  EXPECT_EQ(difference_after({asked_sum(7), asked_sum(8)}, {asked_sum(8), asked_sum(7)}), kBefore)
+      << "in another order";
+}
+
+TEST(CollectiveHistory, NamesADifferenceInTheCollectiveAtHand) {
+  const std::vector<Told> told = {CollectiveHistory().add(signature_of(3, asked_sum(7))),
+                                  CollectiveHistory().add(signature_of(3, asked_sum(7))),
+                                  CollectiveHistory().add(signature_of(3, asked_sum(8)))};
+  EXPECT_EQ(difference_of(told),
+            "ranks ask for different collectives as number 3: rank 0 for all_reduce of 7 f32 (sum, direct), rank 2 for "
+            "all_reduce of 8 f32 (sum, direct)");
+}
+
+// What lies behind the vector's end is not asked.
+TEST(CollectiveHistory, OfARankAloneShowsNoDifference) {
+  std::vector<Told> told = {CollectiveHistory().add(signature_of(3, {})), CollectiveHistory().add(signature_of(4, {}))};
+  told.pop_back();
+  EXPECT_EQ(difference_of(told), "");
+}
+
+// Of `rank` in an all_to_all_v, where rank 0 sends rank 1 so many more than that receives.
+Collective uneven_exchange(int rank, std::int64_t more) {
+  constexpr std::int64_t kMany = 50'000'000;
+  const Tensor x = empty(testing::context(1), {0});
+  if (rank == 0)
+    return {.kind = CollectiveKind::all_to_all,
+            .input = x,
+            .output = x,
+            .counts = {5, kMany + more},
+            .incoming = {5, kMany}};
+  return {.kind = CollectiveKind::all_to_all, .input = x, .output = x, .counts = {kMany, 6}, .incoming = {kMany, 6}};
+}
+
+TEST(CollectiveHistory, ShowsPairsThatDidNotFitBefore) {
+  for (const std::int64_t more : {0, 1, -1, 1'000}) {
+    std::vector<Told> told;
+    for (const int rank : {0, 1}) {
+      CollectiveHistory history;
+      history.add(signature_of(0, uneven_exchange(rank, more), rank));
+      history.add(signature_of(1, uneven_exchange(rank, 0), rank));
+      told.push_back(history.add(signature_of(9, {}, rank)));
+    }
+    EXPECT_EQ(difference_of(told), more == 0 ? "" : kBefore) << more;
+  }
+}
+
+// A larger number may be the chance of another pair.
+TEST(Signatures, NameThePairThatDoesNotFitUpToALargestNumber) {
+  constexpr std::int64_t kLargest = std::int64_t{1} << 24;
+  const std::string opening = "ranks send each other other counts than they receive in all_to_all_v, number 3";
+  for (const std::int64_t more : {std::int64_t{1}, kLargest - 1, kLargest, kLargest + 1, 2 * kLargest})
+    for (const std::int64_t sign : {1, -1}) {
+      const std::string named =
+          concat(": rank 0 sends rank 1 ", more, sign > 0 ? " more" : " less", " than that receives");
+      EXPECT_EQ(difference({signature_of(3, uneven_exchange(0, sign * more), 0),
+                            signature_of(3, uneven_exchange(1, sign * more), 1)}),
+                opening + (more <= kLargest ? named : ""));
+    }
+}
+
+}  // namespace
+}  // namespace keel
