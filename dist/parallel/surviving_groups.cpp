@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "keel/dist/comm/agreement.h"
+#include "keel/dist/comm/exchange.h"
 #include "keel/dist/comm/replaceable_communicator.h"
 #include "keel/runtime/error.h"
 
@@ -39,6 +40,7 @@ SurvivingGroups::SurvivingGroups(Communicator& all, int group)
   lifeline_ = all.lifeline(groups);
   ranks_ = std::make_unique<Ranks>(all.split_apart(0, all.rank()), *this);
   axis_ = std::make_unique<Ranks>(ranks_->split(place_, group_), *this);
+  if (group > 1) own_ = all.split_apart(group_, place_);
   attempt([] {});  // who is here may go; the others are here, too
 }
 
@@ -59,23 +61,48 @@ void SurvivingGroups::attempt(const std::function<void()>& f) {
   std::exception_ptr thrown_by_all;
   for (bool has_ended = false; !has_ended;) {
     thrown_by_all = nullptr;
-    try {
+    std::exception_ptr broken = failure_of([&] {
       try {
         f();
       } catch (const AgreedError&) { thrown_by_all = std::current_exception(); }
-      ranks_->barrier();
-      ++ended_;
-      has_ended = true;
-    } catch (const Error& error) {
-      if (error.kind() != ErrorKind::peer) throw;
-      has_ended = recover();
-    }
+    });
+    if (!broken) broken = failure_of([&] { end_together(true); });
+    else failure_of([&] { end_together(false); });
+    if (broken) has_ended = recover(broken);
+    else has_ended = ++ended_ > 0;
   }
   if (thrown_by_all) std::rethrow_exception(thrown_by_all);
 }
 
-bool SurvivingGroups::recover() {
-  ranks_->fail(concat("rank ", ranks_->rank(), " has seen that a rank is gone"));  // so that all come here
+// What f throws where a rank is gone; null: it returns.
+std::exception_ptr SurvivingGroups::failure_of(const std::function<void()>& f) {
+  try {
+    f();
+    return nullptr;
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::peer) throw;
+    ranks_->fail(concat("rank ", ranks_->rank(), " has seen that a rank is gone"));  // so that all come here
+    return std::current_exception();
+  }
+}
+
+// Among ranks of one group the first speaks for all: if one of them went on, and another one had to agree with it first
+// who is left, each would wait for the other.
+void SurvivingGroups::end_together(bool is_well) {
+  if (own_ == nullptr) {
+    if (is_well) axis_->barrier();
+    return;
+  }
+  const std::vector<int> well = gather_values(*own_, is_well ? 1 : 0);
+  bool have_all_come = std::ranges::count(well, 0) == 0;
+  std::exception_ptr broken;
+  if (have_all_come && place_ == 0) broken = failure_of([&] { axis_->barrier(); });
+  have_all_come = gather_values(*own_, have_all_come && !broken ? 1 : 0).front() == 1;
+  if (broken) std::rethrow_exception(broken);
+  if (!have_all_come) throw Error("a rank of the group has seen that a rank is gone", ErrorKind::peer);
+}
+
+bool SurvivingGroups::recover(const std::exception_ptr& broken) {
   const std::int64_t losses = losses_;
   for (;;) {
     const Survivors survivors = lifeline_->agree(ended_);
@@ -83,7 +110,7 @@ bool SurvivingGroups::recover() {
     note_lost(survivors.ranks);
     was_behind_ = std::ranges::max(survivors.words) > ended_;
     if (was_behind_) ++ended_;
-    else if (losses == losses_) throw;  // what broke it would break it again
+    else if (losses == losses_) std::rethrow_exception(broken);  // what broke it would break it again
     return was_behind_;
   }
 }

@@ -3,7 +3,7 @@
 //
 // A group that loses a rank ends as a whole; the others agree who is left, repeat what they were about among them, and
 // go on. What groups do together is cut into attempts, which all that are left have ended, or none: f, and then a
-// barrier. Whoever has passed the barrier knows that all others have what f's collectives give. Where it breaks in the
+// barrier of groups. Whoever has passed it knows that all others have what f's collectives give. Where it breaks in the
 // middle, the ranks tell each other how many attempts they have ended, and who is one behind has ended it, too.
 
 #include <cstdint>
@@ -49,8 +49,10 @@ class SurvivingGroups {
  private:
   class Ranks;
 
-  // Returns whether the others had ended the attempt that this rank is in. Called in the handler of what broke it.
-  bool recover();
+  std::exception_ptr failure_of(const std::function<void()>& f);
+  void end_together(bool is_well);
+  // Returns whether the others had ended the attempt that this rank is in, and that `broken` has broken.
+  bool recover(const std::exception_ptr& broken);
   bool make_ranks();
   void note_lost(const std::vector<int>& ranks_left);
 
@@ -64,6 +66,7 @@ class SurvivingGroups {
   std::int64_t ended_ = 0;   // attempts
   std::int64_t losses_ = 0;
   const int exceptions_ = std::uncaught_exceptions();
+  std::unique_ptr<Communicator> own_;  // the ranks of the group; null: it has one alone
 };
 
 }  // namespace keel
