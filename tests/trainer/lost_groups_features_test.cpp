@@ -150,9 +150,7 @@ TEST(LostGroupsBeside, CopiesInMemoryByThoseThatAreLeftAreGoneOnFrom) {
   EXPECT_TRUE(fs::is_empty(memory.root()));
 }
 
-TEST(LostGroupsBeside, SizesThatAreTried) {
-  expect_bits_of_a_run_without({"sharding.bucket=auto"});
-}
+TEST(LostGroupsBeside, SizesThatAreTried) { expect_bits_of_a_run_without({"sharding.bucket=auto"}); }
 
 // Each group chooses for itself, so the others' times are whole whenever one is lost.
 TEST(LostGroupsBeside, SizesThatAreTriedAreChosenByThoseThatAreLeft) {
