@@ -16,6 +16,7 @@
 #include "keel/trainer/make_task.h"
 #include "keel/trainer/own_callbacks.h"
 #include "keel/trainer/rank_log.h"
+#include "keel/trainer/run_beginning.h"
 #include "keel/trainer/run_callbacks.h"
 #include "keel/trainer/run_checkpoints.h"
 #include "keel/trainer/run_evaluation.h"
@@ -59,7 +60,6 @@ class Run {
         observer_(trackers_),
         folder_(config.run),
         files_(folder_, observer_),
-        own_rank_(ranks.rank()),
         context_(agreed(ranks_, [&] { return make_context(config, ranks_, log_of(observer_)); })),
         task_(agreed(ranks_, [&] { return make_task(config, context_.host(), {}, reading_of(observer, ranks_)); })),
         data_(agreed(ranks_, [&] { return open_training_data(config_, *task_); })),
@@ -95,6 +95,16 @@ class Run {
     report_.emplace(RunReport::Site{config_, std::string(task_->unit()), *stacks_, ranks_, observer_, files_, *time_,
                                     group_rates(stacks_->main().config(), stacks_->main().model())},
                     state_.step);
+    beginning_.emplace(RunBeginning::Site{.config = config_,
+                                          .data = data_,
+                                          .folder = folder_,
+                                          .ranks = ranks_,
+                                          .rank = ranks.rank(),
+                                          .observer = observer_,
+                                          .files = files_,
+                                          .trackers = trackers_,
+                                          .report = *report_,
+                                          .state = state_});
     outcomes_.emplace(RunOutcomes::Site{ranks_, observer_, *callbacks_, *report_, state_, *stacks_});
     saves_.emplace(RunSaves::Site{ranks_, observer_, files_, *callbacks_, *checkpoints_, *stacks_, state_});
     LoopState& loop = callbacks_->loop();
@@ -110,10 +120,14 @@ class Run {
     const StepCurves curves = time_->has_limit() ? StepCurves() : stacks_->main().curves();
     check_batches(data_, state_.step, config_.steps, ranks_);
     RunEvaluation{config_, *task_, data_, engine(), ranks_}.try_some();
-    write_description();
+    beginning_->write(resume_ ? std::optional(state_.step) : std::nullopt);
     begin_callbacks();
-    if (survivors_) survivors_->when_lost([this](const LostGroup& lost) { go_on_without(lost); });
     if (survivors_) files_.keep_records();
+    if (survivors_)
+      survivors_->when_lost([this](const LostGroup& lost) {
+        ++result_.dropped_groups;
+        beginning_->go_on_without(lost, callbacks_->loop().step);
+      });
     checkpoints_->begin();
     steps_ = make_steps({.config = config_,
                          .task = *task_,
@@ -170,44 +184,6 @@ class Run {
     });
     check_shared_folder(folder_.path(), ranks_);
     return find_resume(config_, folder_, data_, observer_, ranks_);
-  }
-
-  void write_description() {
-    const std::optional<std::int64_t> step = resume_ ? std::optional(state_.step) : std::nullopt;
-    together(ranks_, [&] {
-      if (is_first()) begin_files(step);
-    });
-    together(ranks_, [&] {
-      observer_.open(folder_.log(ranks_.rank()));
-      if (is_first()) trackers_.begin(config_, ranks_.size(), step, observer_);
-    });
-  }
-
-  void begin_files(std::optional<std::int64_t> step) {
-    auto files = data_.files;
-    files.insert(files.end(), data_.derived.begin(), data_.derived.end());
-    files_.begin(to_yaml(config_), std::move(files), step);
-  }
-
-  // On the ranks that are left of a group's loss. Where the first one has gone, another takes over what that one
-  // writes.
-  void go_on_without(const LostGroup& lost) {
-    if (is_first() && !files_.has_begun()) take_over();
-    const std::int64_t step = callbacks_->loop().step;
-    ++result_.dropped_groups;
-    tell_once(LogLevel::warning, message_of(lost, step));
-    report_->tell_values(step, record_of(lost));
-  }
-
-  void take_over() {
-    files_.take_over();
-    begin_files(state_.step);
-    observer_.on_first();
-    tell_once(LogLevel::info, message_of_successor(own_rank_));
-    try {
-      trackers_.begin(config_, ranks_.size(), state_.step, observer_);
-    } catch (const Error& error) { tell_once(LogLevel::error, concat("trackers get no more records: ", error.what())); }
-    files_.write_kept();
   }
 
   // Tells once, and agrees with the ranks that are left whether it worked.
@@ -381,8 +357,7 @@ class Run {
   RunTrackers trackers_;                        // of the first rank
   RankLog observer_;
   RunFolder folder_;
-  RunFiles files_;      // of the first rank
-  const int own_rank_;  // as the run began
+  RunFiles files_;  // of the first rank
   Context context_;
   std::unique_ptr<TaskBase> task_;
   Data data_;
@@ -394,6 +369,7 @@ class Run {
   std::unique_ptr<RunSteps> steps_;
   std::optional<RunTime> time_;
   std::optional<RunReport> report_;
+  std::optional<RunBeginning> beginning_;
   std::optional<RunOutcomes> outcomes_;
   std::optional<RunSaves> saves_;
   bool has_ended_ = false;

@@ -16,7 +16,7 @@ class SurvivingGroups::Ranks : public ReplaceableCommunicator {
       : ReplaceableCommunicator(std::move(now)), groups_(groups) {}
   Work begin(const Collective& collective) override {
     // The others have asked for it, if at all, before they heard of the loss: of groups that are not there any more.
-    if (groups_.was_behind_ && !groups_.is_inside_)
+    if (groups_.was_behind_ && groups_.depth_ == 0)
       throw Error(concat(collective, " was begun before a group was lost"), ErrorKind::peer);
     return ReplaceableCommunicator::begin(collective);
   }
@@ -39,12 +39,18 @@ SurvivingGroups::SurvivingGroups(Communicator& all, int group)
   lifeline_ = all.lifeline(groups);
   ranks_ = std::make_unique<Ranks>(all.split_apart(0, all.rank()), *this);
   axis_ = std::make_unique<Ranks>(ranks_->split(place_, group_), *this);
+  if (group > 1) own_ = all.split_apart(group_, place_);
   attempt([] {});  // who is here may go; the others are here, too
 }
 
-// One that ends by an exception, whose reason its caller tells, does not let the others wait for it.
+// One that ends by an exception, whose reason its caller tells, does not let the others wait for it. Any other one
+// stays until its group has heard that it has passed.
 SurvivingGroups::~SurvivingGroups() {
-  if (std::uncaught_exceptions() > exceptions_) ranks_->fail(concat("rank ", ranks_->rank(), " has failed"));
+  const bool has_failed = std::uncaught_exceptions() > exceptions_;
+  if (has_failed) ranks_->fail(concat("rank ", ranks_->rank(), " has failed"));
+  try {
+    if (outcomes_ && !has_failed) outcomes_->wait();
+  } catch (const std::exception&) {}  // they have gone
 }
 
 Communicator& SurvivingGroups::ranks() { return *ranks_; }
@@ -52,38 +58,73 @@ Communicator& SurvivingGroups::ranks() { return *ranks_; }
 Communicator& SurvivingGroups::axis() { return *axis_; }
 
 void SurvivingGroups::attempt(const std::function<void()>& f) {
-  if (is_inside_) return f();
-  is_inside_ = true;
+  const std::shared_ptr<void> leaves(nullptr, [this](void*) { --depth_; });
+  if (++depth_ > 1) return attempt_inside(f);
   was_behind_ = false;
-  const std::shared_ptr<void> leaves(nullptr, [this](void*) { is_inside_ = false; });
-  std::exception_ptr thrown_by_all;
-  for (bool has_ended = false; !has_ended;) {
-    thrown_by_all = nullptr;
-    try {
-      try {
-        f();
-      } catch (const AgreedError&) { thrown_by_all = std::current_exception(); }
-      ranks_->barrier();
-      ++ended_;
-      has_ended = true;
-    } catch (const Error& error) {
-      if (error.kind() != ErrorKind::peer) throw;
-      has_ended = recover();
-    }
+  for (;;) {
+    group_knows_ = false;
+    Thrown thrown = thrown_by(f);
+    if (!thrown.broken) thrown.broken = thrown_by([&] { ranks_->barrier(); }).broken;
+    const bool has_passed = has_group_passed(!thrown.broken);
+    if (has_passed) ++ended_;
+    if (!has_passed && !recover(thrown.broken)) continue;
+    if (thrown.by_all) std::rethrow_exception(thrown.by_all);
+    return;
   }
-  if (thrown_by_all) std::rethrow_exception(thrown_by_all);
 }
 
-bool SurvivingGroups::recover() {
-  ranks_->fail(concat("rank ", ranks_->rank(), " has seen that a rank is gone"));  // so that all come here
+void SurvivingGroups::attempt_inside(const std::function<void()>& f) {
+  if (own_ == nullptr || depth_ > 2) return f();
+  const Thrown thrown = thrown_by(f);
+  const std::vector<Outcome> all = gather_values(*own_, thrown.broken ? Outcome::broken : Outcome::well);
+  group_knows_ = std::ranges::count(all, Outcome::broken) > 0;
+  if (thrown.broken) std::rethrow_exception(thrown.broken);
+  if (group_knows_) throw Error("another rank of the group has seen that a rank is gone", ErrorKind::peer);
+  if (thrown.by_all) std::rethrow_exception(thrown.by_all);
+}
+
+// Whoever comes to the barrier has ended f. So where another one has passed, this one has what f gives, too.
+bool SurvivingGroups::has_group_passed(bool has_passed) {
+  if (own_ == nullptr || group_knows_) return has_passed;
+  thrown_by([&] {
+    if (outcomes_) std::exchange(outcomes_, std::nullopt)->wait();  // all have begun it long ago
+    GatheringOf<Outcome> outcomes(*own_, has_passed ? Outcome::passed : Outcome::broken);
+    if (has_passed) outcomes_.emplace(std::move(outcomes));
+    else has_passed = std::ranges::count(outcomes.wait(), Outcome::passed) > 0;
+  });
+  return has_passed;
+}
+
+bool SurvivingGroups::have_all_in_group(bool done) {
+  if (own_ == nullptr) return done;
+  const Thrown thrown = thrown_by([&] {
+    done = std::ranges::count(gather_values(*own_, done ? Outcome::well : Outcome::broken), Outcome::broken) == 0;
+  });
+  return done && !thrown.broken;
+}
+
+SurvivingGroups::Thrown SurvivingGroups::thrown_by(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const AgreedError&) {
+    return {.broken = {}, .by_all = std::current_exception()};
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::peer) throw;
+    ranks_->fail(concat("rank ", ranks_->rank(), " has seen that a rank is gone"));  // so that all come here
+    return {.broken = std::current_exception(), .by_all = {}};
+  }
+  return {};
+}
+
+bool SurvivingGroups::recover(const std::exception_ptr& broken) {
   const std::int64_t losses = losses_;
   for (;;) {
     const Survivors survivors = lifeline_->agree(ended_);
-    if (!make_ranks()) continue;
+    if (!have_all_in_group(make_ranks())) continue;
     note_lost(survivors.ranks);
     was_behind_ = std::ranges::max(survivors.words) > ended_;
     if (was_behind_) ++ended_;
-    else if (losses == losses_) throw;  // what broke it would break it again
+    else if (losses == losses_) std::rethrow_exception(broken);  // what broke it would break it again
     return was_behind_;
   }
 }

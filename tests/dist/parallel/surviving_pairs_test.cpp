@@ -1,0 +1,132 @@
+// Groups of two ranks of which some are lost: none of the others waits in its group for one that waits for it.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <thread>
+
+#include "keel/dist/comm/decorators.h"
+#include "keel/dist/comm/exchange.h"
+#include "keel/dist/parallel/surviving_groups.h"
+#include "tests/dist/comm/ranks.h"
+#include "tests/dist/parallel/sharding_support.h"
+
+namespace keel {
+namespace {
+
+using namespace keel::testing;
+
+// Begins a collective, and sleeps before it looks at it again: by then a rank that is done with it may have gone.
+class SleepyCommunicator : public CommunicatorDecorator {
+ public:
+  SleepyCommunicator(Communicator& inner, std::chrono::milliseconds time) : CommunicatorDecorator(inner), time_(time) {}
+  Work begin(const Collective& collective) override {
+    Work work = inner_.begin(collective);
+    std::this_thread::sleep_for(time_);
+    return work;
+  }
+  std::unique_ptr<Communicator> split(int color, int key) override { return sleepy(inner_.split(color, key)); }
+  std::unique_ptr<Communicator> split_apart(int color, int key) override {
+    return sleepy(inner_.split_apart(color, key));
+  }
+
+ private:
+  std::unique_ptr<Communicator> sleepy(std::unique_ptr<Communicator> inner) const {
+    auto made = std::make_unique<SleepyCommunicator>(*inner, time_);
+    made->own_ = std::move(inner);
+    return made;
+  }
+
+  std::unique_ptr<Communicator> own_ = {};  // the inner one, where this one was split off
+  std::chrono::milliseconds time_;
+};
+
+constexpr int kOfPair = 2;
+constexpr int kPairedRanks = 6;
+
+// By rank: the number of the collective, of those that it asks for once all groups have met, before which it goes.
+using PairDeaths = std::map<int, std::int64_t>;
+
+// Attempts with collectives of groups between them, and in them behind those of all ranks. What each rank has that
+// comes to the end: how many collectives it has asked for, of how many ranks it knows that they are left, and what
+// groups have summed among them in the last attempt.
+std::vector<std::vector<double>> met(const PairDeaths& deaths, int sleepy_place) {
+  return results_of_those_left(
+      kPairedRanks,
+      [&](Communicator& direct) -> std::vector<double> {
+        const auto death = deaths.find(direct.rank());
+        std::int64_t before = -1, asked = 0;
+        WatchedCommunicator watched(direct, [&](std::int64_t number, const Collective&) {
+          asked = number + 1;
+          if (death != deaths.end() && before >= 0 && number - before >= death->second) die();
+        });
+        const bool is_sleepy = direct.rank() % kOfPair == sleepy_place && !deaths.contains(direct.rank());
+        SleepyCommunicator ranks(watched, std::chrono::milliseconds(is_sleepy ? 15 : 0));
+        const auto pair = watched.split_apart(direct.rank() / kOfPair, direct.rank() % kOfPair);
+        SurvivingGroups groups(ranks, kOfPair);
+        const auto meet_in_pair = [&] {
+          const Tensor x = kernels::full(testing::context(1), {1}, 1);
+          pair->all_reduce(x).wait();
+          EXPECT_EQ(x.item(), kOfPair);
+        };
+        const Tensor sum = empty(testing::context(1), {1});
+        before = asked;
+        for (int round = 0; round < 3; ++round) {
+          groups.attempt([&] {
+            kernels::fill(sum, 1);
+            groups.axis().all_reduce(sum).wait();
+            gather_values(groups.ranks(), round);
+            meet_in_pair();
+          });
+          meet_in_pair();
+        }
+        return {static_cast<double>(asked - before), static_cast<double>(groups.ranks().size()), sum.item()};
+      },
+      {.timeout = std::chrono::seconds(6)});
+}
+
+void expect_others_to_end(const PairDeaths& deaths, int sleepy_place) {
+  const auto left = met(deaths, sleepy_place);
+  std::vector<int> groups_lost;
+  std::string what = concat("place ", sleepy_place, " is sleepy");
+  for (const auto& [rank, at] : deaths) {
+    groups_lost.push_back(rank / kOfPair);
+    what += concat(", rank ", rank, " goes before collective ", at);
+  }
+  for (int rank = 0; rank < kPairedRanks; rank += kOfPair) {
+    if (std::ranges::find(groups_lost, rank / kOfPair) != groups_lost.end()) continue;
+    const std::vector<double>& one = left[static_cast<std::size_t>(rank)];
+    const std::vector<double>& other = left[static_cast<std::size_t>(rank) + 1];
+    ASSERT_TRUE(one.size() == 3 && other.size() == 3) << what;
+    EXPECT_EQ(one[1], other[1]) << what;
+    EXPECT_EQ(one[2], other[2]) << what;
+  }
+}
+
+std::int64_t asked_in_all() { return static_cast<std::int64_t>(met({}, -1).front().front()); }
+
+int stride() { return has_processes() ? 4 : 1; }
+
+TEST(SurvivingPairs, EndWhereverARankOfAnotherOneGoes) {
+  const std::int64_t asked = asked_in_all();
+  ASSERT_GT(asked, 12);
+  for (std::int64_t at = 0; at < asked; at += stride())
+    expect_others_to_end({{at % 4 < 2 ? 5 : 0, at}}, at % 2 == 0 ? 1 : 0);
+}
+
+TEST(SurvivingPairs, EndWhereAWholeOneGoes) {
+  const std::int64_t asked = asked_in_all();
+  for (std::int64_t at = 0; at < asked; at += stride()) expect_others_to_end({{2, at}, {3, at}}, 1);
+}
+
+TEST(SurvivingPairs, EndWhereRanksOfTwoOthersGo) {
+  const std::int64_t asked = asked_in_all();
+  for (std::int64_t at = 0; at + 2 < asked; at += 4) {
+    expect_others_to_end({{1, at}, {4, at}}, 1);
+    expect_others_to_end({{1, at}, {4, at + 2}}, 0);
+  }
+}
+
+}  // namespace
+}  // namespace keel
