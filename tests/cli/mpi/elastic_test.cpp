@@ -176,7 +176,7 @@ TEST_F(ElasticHosts, OneThatIsGoneEndsTheRunWhereAllRanksAreNeeded) {
     const ElasticRun run(options(way));
     write_ssh(run.sandbox);
     RunningProgram program = run.start("--restarts 3 run.yaml" + slow(), environment());
-    ASSERT_TRUE(soon([&] { return run.last_step() >= 3; }));
+    ASSERT_TRUE(soon([&] { return run.last_step() >= 3; })) << program.said_so_far();
     lose(host(way, 2), run.sandbox);
     const Outcome outcome = program.wait();
     EXPECT_NE(outcome.code, 0);

@@ -206,6 +206,7 @@ TEST(Lifeline, GoesOnMeanwhileWithWhatOthersWaitFor) {
     const Survivors survivors = lifeline->agree(0);
     EXPECT_EQ(survivors.ranks, (std::vector<int>{0, 1}));
     sum.wait();
+    lifeline->ranks()->barrier();  // who goes while others agree is gone
     return {doubles(x).back()};
   });
   EXPECT_EQ(left, (std::vector<std::vector<double>>{{3}, {3}, {}}));
