@@ -1,9 +1,10 @@
 #pragma once
 // A folder to train in: a text, configurations that take moments, and the program started there.
 
+#include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -45,7 +46,11 @@ class Sandbox {
   RunningProgram start(const std::string& arguments) const { return RunningProgram(arguments, folder_.path()); }
 
   void write(std::string_view name, std::string_view text) const {
-    std::ofstream(*this / name, std::ios::binary).write(text.data(), static_cast<std::streamsize>(text.size()));
+    // Closed in what another thread starts meanwhile ("e"): a script that somebody has open to write cannot be run.
+    const std::string path = *this / name;
+    const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "wbe"), &std::fclose);
+    KEEL_CHECK(file != nullptr && std::fwrite(text.data(), 1, text.size(), file.get()) == text.size(), "cannot write ",
+               path);
   }
   std::string read(std::string_view name) const { return read_text_file(*this / name); }
   bool has(std::string_view name) const { return std::filesystem::exists(*this / name); }

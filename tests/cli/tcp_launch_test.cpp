@@ -39,6 +39,17 @@ class TcpLaunch : public ::testing::Test {
   void wait_for_steps() const {
     soon([&] { return sandbox.has("made/metrics.jsonl") && sandbox.read("made/metrics.jsonl") != ""; });
   }
+  // What a launch says, which ends well though a rank of it is killed once it trains.
+  Outcome end_without(int victim, const std::string& arguments) const {
+    RunningProgram program = sandbox.start(arguments);
+    wait_for_steps();
+    const pid_t rank = testing::process_of_rank(victim, sandbox / "");
+    EXPECT_NE(rank, 0);
+    if (rank != 0) ::kill(rank, SIGKILL);
+    Outcome outcome = program.wait();
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return outcome;
+  }
   std::string processes_left() const { return testing::processes_left_in(sandbox / ""); }
 
   const Sandbox sandbox;
@@ -83,15 +94,10 @@ TEST_F(TcpLaunch, WithKeepGoingTheOthersGoOnAndItsCodeIsThatOfWhoEndsWell) {
 TEST_F(TcpLaunch, AGroupOfARankThatIsKilledIsDropped) {
   for (const int victim : {2, 0}) {
     std::filesystem::remove_all(sandbox / "made");
-    RunningProgram program = sandbox.start(
+    const Outcome outcome = end_without(
+        victim,
         "launch -N 3 --tcp --keep-going text.yaml run=made batch.global=6 steps=400 checkpoint.every=0 eval.every=0 "
         "log.every=1 sharding.group=1 outer.type=diloco outer.every=5 outer.on_failure=drop");
-    wait_for_steps();
-    const pid_t rank = testing::process_of_rank(victim, sandbox / "");
-    ASSERT_NE(rank, 0);
-    ::kill(rank, SIGKILL);
-    const Outcome outcome = program.wait();
-    EXPECT_EQ(outcome.code, 0) << outcome.err;
     const std::string metrics = sandbox.read("made/metrics.jsonl");
     EXPECT_NE(metrics.find(concat("\"dropped_group\":", victim, ",\"groups\":2")), std::string::npos);
     EXPECT_NE(metrics.find("{\"step\":400,\"loss\":"), std::string::npos);
@@ -124,13 +130,7 @@ TEST_F(TcpLaunch, AGroupThatIsDroppedDisturbsNeitherSavesNorTuningNorTheThread) 
         "launch -N 4 --tcp --keep-going --strat zero2 text.yaml run=made batch.global=8 eval.every=0 log.every=1 "
         "sharding.group=2 outer.type=diloco outer.every=5 outer.on_failure=drop checkpoint.async=true "
         "checkpoint.every=10 checkpoint.memory_every=7 sharding.bucket=auto sharding.progress=thread ";
-    RunningProgram program = sandbox.start(run + "steps=300");
-    wait_for_steps();
-    const pid_t rank = testing::process_of_rank(victim, sandbox / "");
-    ASSERT_NE(rank, 0);
-    ::kill(rank, SIGKILL);
-    const Outcome outcome = program.wait();
-    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    const Outcome outcome = end_without(victim, run + "steps=300");
     const auto count = [&](const char* name) {
       const std::vector<Json> records = read_metrics(sandbox / "made/metrics.jsonl");
       return std::ranges::count_if(records, [&](const Json& record) { return record.contains(name); });
