@@ -122,6 +122,12 @@ void print_copy(const MemoryPlan& memory) {
                binary_size(static_cast<double>(memory.copies)));
 }
 
+void print_host(const MemoryPlan& memory, const std::string& more = "") {
+  if (memory.host == 0 && memory.host_buckets == 0) return;
+  fmt::print("  and {} in the processor's memory, with {} at once besides{}\n", size_or_dash(memory.host),
+             size_or_dash(memory.host_buckets), more);
+}
+
 void print_plan(const RankPlan& plan, const std::string& name) {
   print_row(name, plan.memory, size_or_dash(plan.traffic.sent()));
   if (plan.memory.undelivered > 0)
@@ -130,10 +136,8 @@ void print_plan(const RankPlan& plan, const std::string& name) {
   if (plan.memory.partial_sums > 0)
     fmt::print("  of the gradients {} are sums over the virtual ranks of a rank\n",
                binary_size(static_cast<double>(plan.memory.partial_sums)));
-  if (plan.memory.host > 0 || plan.memory.host_buckets > 0)
-    fmt::print("  and {} in the processor's memory, with {} at once besides; {} a step to it and back\n",
-               size_or_dash(plan.memory.host), size_or_dash(plan.memory.host_buckets),
-               binary_size(static_cast<double>(plan.traffic.offload)));
+  print_host(plan.memory,
+             concat("; ", binary_size(static_cast<double>(plan.traffic.offload)), " a step to it and back"));
   if (plan.memory.file > 0)
     fmt::print("  and {} in a file; a step reads {} of it and writes {}\n",
                binary_size(static_cast<double>(plan.memory.file)),
@@ -169,13 +173,16 @@ MemoryPlan memory_of(const MeasuredRun& run) {
           .gradient = run.gradient,
           .optimizer = run.optimizer,
           .buckets = run.buckets,
+          .host = run.host,
+          .host_buckets = run.host_buckets,
           .checkpoint = run.checkpoint};
 }
 
 Json to_json(const MemoryPlan& memory) {
-  return {{"parameter_bytes", memory.parameter}, {"gradient_bytes", memory.gradient},
-          {"optimizer_bytes", memory.optimizer}, {"kept_bytes", memory.kept()},
-          {"bucket_bytes", memory.buckets},      {"checkpoint_bytes", memory.checkpoint}};
+  return {{"parameter_bytes", memory.parameter},      {"gradient_bytes", memory.gradient},
+          {"optimizer_bytes", memory.optimizer},      {"kept_bytes", memory.kept()},
+          {"bucket_bytes", memory.buckets},           {"host_bytes", memory.host},
+          {"host_bucket_bytes", memory.host_buckets}, {"checkpoint_bytes", memory.checkpoint}};
 }
 
 Json to_json(const RankPlan& plan) {
@@ -185,8 +192,6 @@ Json to_json(const RankPlan& plan) {
   json["undelivered_bytes"] = plan.memory.undelivered;
   json["gathered_bytes"] = plan.memory.gathered;
   json["whole_gradient_bytes"] = plan.memory.whole_gradients;
-  json["host_bytes"] = plan.memory.host;
-  json["host_bucket_bytes"] = plan.memory.host_buckets;
   json["file_bytes"] = plan.memory.file;
   json["file_read_bytes"] = plan.traffic.file_read;
   json["file_written_bytes"] = plan.traffic.file_written;
@@ -255,6 +260,7 @@ void print_text(const Config& config, const ModelSize& model, int ranks, bool ch
   print_header();
   print_plan(measured->plan, "formulas");
   print_row("measured", memory_of(measured->run), measured->run.sent ? size_or_dash(*measured->run.sent) : "-");
+  print_host(memory_of(measured->run));
   print_copy(memory_of(measured->run));
 }
 

@@ -134,6 +134,15 @@ Tensor to(const Tensor& x, const Context& context, Purpose purpose) {
   return x.context() == context ? x : transfer(contiguous(x), context, purpose);
 }
 
+void copy_across(const Tensor& to, const Tensor& from, Purpose purpose) {
+  check_writable("copy", to);
+  const bool is_straight = to.context() != from.context() && to.dtype() == from.dtype() && to.shape() == from.shape() &&
+                           to.is_contiguous() && from.is_contiguous();
+  if (!is_straight) return copy_into(to, kernels::to(from, to.context(), purpose));
+  transfer(from, to);
+  to.mark_written();
+}
+
 void fill(const Tensor& out, double value) {
   const KernelTable& table = table_of(out, "fill");
   check_writable("fill", out);

@@ -61,6 +61,9 @@ Tensor contiguous(const Tensor& x);         // x itself when it is dense
 Tensor clone(const Tensor& x);              // always a dense copy
 // In another context, dense; x itself where it already is there. See transfer() in keel/runtime/tensor.h.
 Tensor to(const Tensor& x, const Context& context, Purpose purpose = Purpose::activation);
+// copy_into() from any context. Dense tensors of one shape and dtype go straight there; others through a copy beside
+// `to`, of `purpose`.
+void copy_across(const Tensor& to, const Tensor& from, Purpose purpose = Purpose::activation);
 void fill(const Tensor& out, double value);
 Tensor full(const Context& context, const Dims& shape, double value, DType dtype = DType::f32);
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);  // condition: u8

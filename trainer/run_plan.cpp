@@ -115,7 +115,13 @@ std::optional<MeasuredRun> read_measured_run(const std::string& path, const std:
     run.gradient = record.at("peak_gradient_bytes").integer();
     run.optimizer = record.at("peak_optimizer_bytes").integer();
     run.buckets = record.at("peak_bucket_bytes").integer();
-    if (const Json* const copied = record.find("peak_checkpoint_bytes")) run.checkpoint = copied->integer();
+    const auto later = [&](std::string_view name) {  // that an older keel did not write
+      const Json* const bytes = record.find(name);
+      return bytes == nullptr ? 0 : bytes->integer();
+    };
+    run.checkpoint = later("peak_checkpoint_bytes");
+    run.host = later("peak_host_bytes");
+    run.host_buckets = later("peak_host_bucket_bytes");
   }
   if (!ended) return std::nullopt;
   run.config = load_config(keys, folder.config());

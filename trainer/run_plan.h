@@ -50,7 +50,8 @@ struct StepTime {
 struct MeasuredRun {
   Config config;  // as it was resolved
   int ranks = 1;
-  std::int64_t parameter = 0, gradient = 0, optimizer = 0, buckets = 0, checkpoint = 0;  // bytes, at their peaks
+  // Bytes, at their peaks; those of the host are of runs on devices. See MemoryPlan.
+  std::int64_t parameter = 0, gradient = 0, optimizer = 0, buckets = 0, checkpoint = 0, host = 0, host_buckets = 0;
   // Bytes in a step, on average between the first and the last record, with evaluations. None where the optimizer
   // evaluates the loss several times in a step: plans are of one.
   std::optional<std::int64_t> sent = {};

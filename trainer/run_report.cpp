@@ -100,6 +100,12 @@ std::int64_t RunReport::tell_memory(std::int64_t step) {
     metrics.push_back({names[i], static_cast<std::int64_t>(where.by_purpose[i].peak)});
   }
   metrics.push_back({"peak_total_bytes", static_cast<std::int64_t>(memory.total.peak)});
+  if (context.device().type != DeviceType::cpu) {
+    std::size_t kept = 0;
+    for (const Purpose each : {Purpose::parameter, Purpose::gradient, Purpose::optimizer}) kept += host[each].peak;
+    metrics.push_back({"peak_host_bytes", static_cast<std::int64_t>(kept)});
+    metrics.push_back({"peak_host_bucket_bytes", static_cast<std::int64_t>(host[Purpose::bucket].peak)});
+  }
   const std::int64_t resident = peak_resident_bytes();
   metrics.push_back({"peak_resident_bytes", resident});
   tell_values(step, metrics);

@@ -66,7 +66,7 @@ void ExtentReader::copy_numbers(const std::byte* source, DType dtype, const Tens
   // kernels read it only.
   const Tensor read = from_external(context.host(), const_cast<std::byte*>(source), target.shape(),
                                     dense_strides(target.shape()), dtype);
-  kernels::copy_into(target, kernels::to(read, context));
+  kernels::copy_across(target, read);
   context.synchronize();  // before the bytes go
 }
 

@@ -48,8 +48,7 @@ class Staged {
     work_.wait();
     sent_ = work_.sent();
     work_ = {};
-    if (output_.defined())
-      kernels::copy_into(device_.output, transfer(output_, device_.output.context(), Purpose::bucket));
+    if (output_.defined()) kernels::copy_across(device_.output, output_);
     device_ = {};
     output_ = {};
   }

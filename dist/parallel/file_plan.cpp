@@ -20,14 +20,13 @@ std::int64_t bytes_in_walks(std::span<const PlannedPage> pages, bool (*counts)(P
   return sum;
 }
 
-// What comes to the processor and goes back to the device, and what all ranks get, beside the pages.
+// What comes to the processor, and what all ranks get, beside the pages.
 UpdatedUnit updated_unit(std::size_t number, WalkOf walk, const UnitPages& pages, const FilePlanSite& site) {
   const UnitSplit& unit = site.units[number];
   UpdatedUnit updated{.pages = pages};
   if (site.offloads && unit.gradients_paged() == 0 && pages.gradient.*walk != PageUse::none)
     updated.gradient_width = static_cast<std::int64_t>(size_of(unit.gradient));
   if (walk != &WalkUses::update) return updated;
-  if (site.offloads) updated.value_width = static_cast<std::int64_t>(size_of(unit.values));
   if (!unit.shards_parameters) updated.shared = unit.gather_held();
   return updated;
 }

@@ -67,7 +67,7 @@ void MatrixUpdates::run_alone(std::span<const ParameterRange> ranges) {
 // Where everybody has all elements: the matrices of each owner lie one behind the other, in equal shards.
 void MatrixUpdates::run_whole(std::span<const ParameterRange> ranges) {
   const std::int64_t most = deal_.most_dealt();
-  Tensor all = zeros(site_.context, {ranks_.size(), most}, deal_.dtype(), Purpose::bucket);
+  const Tensor all = zeros(site_.context, {ranks_.size(), most}, deal_.dtype(), Purpose::bucket);
   const auto for_dealt = [&](int owner, const auto& call) {
     std::int64_t at = 0;
     for (std::size_t i = 0; i < deal_.matrices().size(); ++i) {
@@ -85,7 +85,7 @@ void MatrixUpdates::run_whole(std::span<const ParameterRange> ranges) {
     const Stopwatch watch(site_.waited_ms);
     const Tensor there = kernels::to(all, site_.collectives, Purpose::bucket);
     ranks_.all_gather(there.select(0, ranks_.rank()), there.flatten()).wait();
-    all = kernels::to(there, site_.context, Purpose::bucket);
+    if (site_.collectives != site_.context) kernels::copy_across(all, there);
   }
   for (int owner = 0; owner < ranks_.size(); ++owner)
     for_dealt(owner,
@@ -161,7 +161,7 @@ void MatrixUpdates::exchange(const Tensor& mine, const Tensor& dealt, bool back)
   const bool apart = site_.collectives != site_.context;
   const Tensor arriving = apart ? empty(site_.collectives, target.shape(), target.dtype(), Purpose::bucket) : target;
   ranks_.all_to_all_v(there, arriving, back ? from_ranks : to_owners, back ? to_owners : from_ranks).wait();
-  if (apart) kernels::copy_into(target, transfer(arriving, site_.context, Purpose::bucket));
+  if (apart) kernels::copy_across(target, arriving);
 }
 
 }  // namespace keel

@@ -193,7 +193,7 @@ class OuterSteps : public CommunicationStrategy {
     Unit& own = units_[unit];
     own.is_due = false;
     const Tensor gradient = empty(own.anchor.context(), own.anchor.shape(), kWide, Purpose::bucket);
-    kernels::copy_into(gradient, kernels::to(own.travelling, own.anchor.context(), Purpose::bucket));
+    kernels::copy_across(gradient, own.travelling, Purpose::bucket);
     if (options_.delay == 0) own.travelling = {};
     step(own, gradient);
     const Tensor& weights = site_->units[unit].weights;

@@ -42,18 +42,13 @@ KeptOfParameters kept_of_parameters(const FlatBuffer& buffer, const Optimizer& o
   return kept;
 }
 
-// What a rank has of matrices while they travel at the end of a step. Where the optimizer works for a device, they
-// come to the device and go back, where what they replace still is.
+// What a rank has of matrices while they travel at the end of a step: on a device, and beside it where the optimizer
+// works on the processor.
 TierPeaks travelling_matrices(const MatrixDeal& deal, int rank, bool offloads) {
-  const auto width = static_cast<std::int64_t>(size_of(deal.dtype()));
   if (deal.ranks() == 1 || (deal.by_everyone() && !deal.sharded())) return {};
-  if (!deal.sharded()) {
-    const std::int64_t all = width * deal.ranks() * deal.most_dealt();
-    return {all, offloads ? 2 * all : 0};
-  }
-  const std::int64_t sent = width * deal.sent(rank), dealt = width * deal.dealt(rank),
-                     back = deal.by_everyone() ? 0 : sent;
-  return {sent + dealt, offloads ? sent + dealt + std::max(dealt, back) : 0};
+  const std::int64_t elements = deal.sharded() ? deal.sent(rank) + deal.dealt(rank) : deal.ranks() * deal.most_dealt();
+  const std::int64_t bytes = static_cast<std::int64_t>(size_of(deal.dtype())) * elements;
+  return {bytes, offloads ? bytes : 0};
 }
 
 // Whether a rank saves weights and state; see Sharded::holds_parts().
@@ -166,7 +161,6 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
   const std::string& last = layout[last_unit(layout)].unit;
 
   RankPlan plan;
-  std::int64_t arriving = 0;   // weights that come back from the processor, the most of a unit
   std::int64_t shared = 0;     // buffers in which updated weights travel, the most of a unit
   std::int64_t gradients = 0;  // that have come to the processor
   const bool saves = plan.saves = saves_parts(options, place, rank);
@@ -202,7 +196,6 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
       plan.traffic.offload += values;
       if (unit.gradients_paged() == 0)
         plan.traffic.offload += unit.owned.count() * gradient_bytes * (sharding.pages() ? files.gradient_reads[i] : 1);
-      arriving = std::max(arriving, values);
       gradients += unit.owned.count() * gradient_bytes;
     } else {
       plan.memory.optimizer += state;
@@ -270,7 +263,7 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
     add(sharding.offload_gradients, peaks.gradients_read, peaks.gradients_written);
   }
   TierPeaks held;  // by an update
-  if (!sharding.pages()) held = {std::max(shared, arriving), gradients};
+  if (!sharding.pages()) held = {shared, gradients};
   for (std::size_t i = 0; i < batches.size(); ++i) {
     TierPeaks matrices, moving;
     if (!deals.empty()) {

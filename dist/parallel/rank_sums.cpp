@@ -20,7 +20,7 @@ Tensor RankSums::gather() {
   const Stopwatch watch(site_.waited_ms);
   const bool apart = site_.context != site_.collectives;
   const Tensor own = gathered_.select(0, site_.ranks.rank());
-  if (apart) kernels::copy_into(own, transfer(mine_, own.context(), Purpose::workspace));
+  if (apart) kernels::copy_across(own, mine_);
   site_.ranks.all_gather(own.flatten(), gathered_.flatten()).wait();
   return apart ? transfer(gathered_, site_.context, Purpose::workspace) : gathered_;
 }

@@ -106,7 +106,7 @@ class SparseOuterSteps : public CommunicationStrategy {
     kernels::copy_into(unit.weights, anchor);
   }
   void put(const Tensor& chunks, int shards, const Tensor& to) const {
-    kernels::copy_into(to, kernels::to(chunks_.join(chunks, to.numel(), shards), to.context(), Purpose::bucket));
+    kernels::copy_across(to, chunks_.join(chunks, to.numel(), shards), Purpose::bucket);
   }
 
   SparseOuterStepOptions options_;

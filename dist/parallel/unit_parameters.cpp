@@ -92,7 +92,7 @@ void UnitParameters::send_values() {
 }
 
 void UnitParameters::send_values(Span part, const Tensor& values) {
-  kernels::copy_into(own_values_.slice(0, part.begin, part.end), transfer(values, unit_.context, Purpose::bucket));
+  kernels::copy_across(own_values_.slice(0, part.begin, part.end), values);
 }
 
 void UnitParameters::gather() {

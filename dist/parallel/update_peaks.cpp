@@ -34,7 +34,6 @@ class UpdateCounter {
   void update(const WalkStep& step) {
     for (const PlannedPage& page : pages(step))
       if (step.is_first() && page.on_device) memory_.wait(bytes_of(page));
-    come_and_go(step.piece.count() * unit(step).value_width);
     memory_.add_on_host(-step.piece.count() * unit(step).gradient_width);
     if (step.is_last) come_and_go(unit(step).shared);
     // What is not written goes first.

@@ -13,7 +13,6 @@ namespace keel {
 struct UpdatedUnit {
   UnitPages pages;
   std::int64_t gradient_width = 0;  // bytes of an element that comes to the processor from where it lies on the device
-  std::int64_t value_width = 0;     // bytes of an element that goes back to the device
   std::int64_t shared = 0;          // bytes of buffers in which updated weights travel
 };
 

@@ -80,6 +80,30 @@ TEST_F(DeviceMemoryCheck, RefusesWhatDevicesWouldLeaveToAProcessorWithTooLittle)
   }
 }
 
+TEST_F(DeviceMemoryCheck, ARunMeasuresWhatThePlanSaysOfTheDeviceAndOfTheProcessorsMemory) {
+  int number = 0;
+  for (const int n : {1, 2})
+    for (const char* residences : {"sharding.offload_optimizer=true", "sharding.offload_parameters=host",
+                                   "sharding={offload_parameters: host, offload_gradients: host}"}) {
+      const Config config =
+          small_run(place_, concat("run", ++number),
+                    {"strategy=zero3-bf16", residences, concat("device=", to_string(kTestDevice)), "steps=4",
+                     "model.layers=2", "model.block=8", "batch.global=4", "batch.micro=2", "eval.every=0"});
+      SCOPED_TRACE(concat(residences, ", ", n, " ranks"));
+      train_by(n, config);
+      const auto run = read_measured_run(config.run);
+      ASSERT_TRUE(run.has_value());
+      const MemoryPlan plan = plan_run(run->config, *planned_model(config, kVocabulary), n, false).memory;
+      EXPECT_EQ(run->parameter, plan.parameter);
+      EXPECT_EQ(run->gradient, plan.gradient);
+      EXPECT_EQ(run->optimizer, plan.optimizer);
+      EXPECT_EQ(run->buckets, plan.buckets);
+      EXPECT_EQ(run->host, plan.host);
+      EXPECT_EQ(run->host_buckets, plan.host_buckets);
+      EXPECT_GT(run->host, 0);
+    }
+}
+
 #ifdef KEEL_EMULATED
 TEST_F(DeviceMemoryCheck, ComesBeforeARunAllocatesOrWritesAnything) {
   emulation::Machine::get().reset({.bytes = std::size_t{4} << 20});

@@ -39,6 +39,33 @@ TEST_P(RuntimeOnDevice, AStridedTensorIsNotTransferredButMadeDenseFirst) {
   EXPECT_EQ(doubles(kernels::to(x, device)), doubles(x));
 }
 
+TEST_P(RuntimeOnDevice, NumbersOfOneDtypeAndShapeAreCopiedAcrossWithoutMemoryBesideThem) {
+  const auto peak_of_copy = [&](const Tensor& to, const Tensor& from) {
+    to.context().allocator().reset_peaks();
+    const std::uint64_t version = to.storage()->version();
+    const auto now = [&](auto of) { return to.context().memory()[Purpose::workspace].*of; };
+    const std::size_t before = now(&MemoryCount::current);
+    kernels::copy_across(to, from, Purpose::workspace);
+    EXPECT_GT(to.storage()->version(), version);
+    return now(&MemoryCount::peak) - before;
+  };
+  const Tensor x = uniform_tensor(host, {3, 5}, 1), y = zeros(device, {3, 5}), z = zeros(host, {3, 5});
+  EXPECT_EQ(peak_of_copy(y, x), 0);
+  EXPECT_EQ(peak_of_copy(z, y), 0);
+  EXPECT_EQ(doubles(z), doubles(x));
+  EXPECT_EQ(peak_of_copy(zeros(host, {3, 5}), x), 0);  // of one context
+
+  const Tensor narrow = zeros(device, {3, 5}, DType::bf16), turned = zeros(device, {5, 3}),
+               broad = zeros(device, {2, 5});
+  EXPECT_GE(peak_of_copy(narrow, x), x.bytes());
+  EXPECT_EQ(doubles(narrow), doubles(kernels::cast(x, DType::bf16)));
+  EXPECT_GE(peak_of_copy(turned.transpose(0, 1), x), x.bytes());
+  EXPECT_EQ(doubles(turned.transpose(0, 1)), doubles(x));
+  kernels::copy_across(broad, x.slice(0, 1, 2));
+  EXPECT_EQ(doubles(broad.slice(0, 1, 2)), doubles(x.slice(0, 1, 2)));
+  EXPECT_THROW(kernels::copy_across(broad, x), Error);
+}
+
 TEST_P(RuntimeOnDevice, AHostCopyHoldsTheNumbersOfItsMoment) {
   const Tensor x = from_values(device, std::vector<float>{1, 2, 3}, {3});
   const HostCopy before(x);

@@ -13,6 +13,7 @@
 #include "keel/dist/parallel/deal_by_cost.h"
 #include "keel/dist/parallel/outer_steps.h"
 #include "keel/dist/parallel/sparse_outer_steps.h"
+#include "tests/dist/comm/altered_communicator.h"
 #include "tests/dist/comm/ranks.h"
 #include "tests/dist/parallel/sharding_support.h"
 
@@ -285,6 +286,43 @@ TEST(SurvivingGroups, GoOnWhereOneGoesWhileTheyAgreeOnAnother) {
       },
       impatient());
   EXPECT_EQ(left, (std::vector<std::vector<double>>{{2, 2, 2}, {}, {2, 2, 2}, {}}));
+}
+
+// One rank goes behind a barrier, of which another one hears only that somebody has gone.
+TEST(SurvivingGroups, HaveEndedAnAttemptWhereOneOfThemHas) {
+  const auto left = results_of_those_left(
+      3,
+      [](Communicator& direct) -> std::vector<double> {
+        int barriers = 0;
+        AlteredCommunicator ranks(direct, [&](Communicator& inner, const Collective& collective) {
+          Work work = inner.begin(collective);
+          const bool is_missed = direct.rank() == 1 && collective.kind == CollectiveKind::barrier && ++barriers == 2;
+          if (!is_missed) return work;
+          work.wait();
+          throw Error("rank 2 has gone", ErrorKind::peer);
+        });
+        SurvivingGroups groups(ranks, 1);  // with a barrier of its own
+        const Tensor x = empty(testing::context(1), {1});
+        int tries = 0;
+        const auto sum = [&] {
+          groups.attempt([&] {
+            ++tries;
+            kernels::fill(x, 1);
+            groups.axis().all_reduce(x).wait();
+          });
+          return x.item();
+        };
+        const double before = sum();
+        if (direct.rank() == 2) die();
+        // The other one, which has heard of nothing, may begin this among all three.
+        if (direct.rank() == 1) {
+          EXPECT_THROW(groups.axis().all_reduce(x), Error);
+        }
+        const double after = sum();
+        return {before, after, static_cast<double>(tries), static_cast<double>(groups.ranks().losses())};
+      },
+      impatient());
+  EXPECT_EQ(left, (std::vector<std::vector<double>>{{3, 2, 3, 1}, {3, 2, 2, 1}, {}}));
 }
 
 // With all numbers in 32 bits they are steps of DiLoCo without momentum.

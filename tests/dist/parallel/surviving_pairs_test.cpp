@@ -9,6 +9,7 @@
 #include "keel/dist/comm/decorators.h"
 #include "keel/dist/comm/exchange.h"
 #include "keel/dist/parallel/surviving_groups.h"
+#include "tests/dist/comm/altered_communicator.h"
 #include "tests/dist/comm/ranks.h"
 #include "tests/dist/parallel/sharding_support.h"
 
@@ -18,29 +19,13 @@ namespace {
 using namespace keel::testing;
 
 // Begins a collective, and sleeps before it looks at it again: by then a rank that is done with it may have gone.
-class SleepyCommunicator : public CommunicatorDecorator {
- public:
-  SleepyCommunicator(Communicator& inner, std::chrono::milliseconds time) : CommunicatorDecorator(inner), time_(time) {}
-  Work begin(const Collective& collective) override {
-    Work work = inner_.begin(collective);
-    std::this_thread::sleep_for(time_);
+AlteredCommunicator::Begin then_sleep(std::chrono::milliseconds time) {
+  return [time](Communicator& inner, const Collective& collective) {
+    Work work = inner.begin(collective);
+    std::this_thread::sleep_for(time);
     return work;
-  }
-  std::unique_ptr<Communicator> split(int color, int key) override { return sleepy(inner_.split(color, key)); }
-  std::unique_ptr<Communicator> split_apart(int color, int key) override {
-    return sleepy(inner_.split_apart(color, key));
-  }
-
- private:
-  std::unique_ptr<Communicator> sleepy(std::unique_ptr<Communicator> inner) const {
-    auto made = std::make_unique<SleepyCommunicator>(*inner, time_);
-    made->own_ = std::move(inner);
-    return made;
-  }
-
-  std::unique_ptr<Communicator> own_ = {};  // the inner one, where this one was split off
-  std::chrono::milliseconds time_;
-};
+  };
+}
 
 constexpr int kOfPair = 2;
 constexpr int kPairedRanks = 6;
@@ -62,7 +47,7 @@ std::vector<std::vector<double>> met(const PairDeaths& deaths, int sleepy_place)
           if (death != deaths.end() && before >= 0 && number - before >= death->second) die();
         });
         const bool is_sleepy = direct.rank() % kOfPair == sleepy_place && !deaths.contains(direct.rank());
-        SleepyCommunicator ranks(watched, std::chrono::milliseconds(is_sleepy ? 15 : 0));
+        AlteredCommunicator ranks(watched, then_sleep(std::chrono::milliseconds(is_sleepy ? 15 : 0)));
         const auto pair = watched.split_apart(direct.rank() / kOfPair, direct.rank() % kOfPair);
         SurvivingGroups groups(ranks, kOfPair);
         const auto meet_in_pair = [&] {
