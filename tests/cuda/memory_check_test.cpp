@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "keel/trainer/make_task.h"
 #include "keel/trainer/run_plan.h"
 #include "tests/cuda/device.h"
 #include "tests/error_of.h"
@@ -87,13 +88,13 @@ TEST_F(DeviceMemoryCheck, ARunMeasuresWhatThePlanSaysOfTheDeviceAndOfTheProcesso
                                    "sharding={offload_parameters: host, offload_gradients: host}"}) {
       const Config config =
           small_run(place_, concat("run", ++number),
-                    {"strategy=zero3-bf16", residences, concat("device=", to_string(kTestDevice)), "steps=4",
-                     "model.layers=2", "model.block=8", "batch.global=4", "batch.micro=2", "eval.every=0"});
+                    {"strategy=zero3-bf16", residences, concat("device=", to_string(kTestDevice)), "steps=2",
+                     "model.layers=1", "model.block=8", "batch.global=4", "batch.micro=2", "eval.every=0"});
       SCOPED_TRACE(concat(residences, ", ", n, " ranks"));
       train_by(n, config);
       const auto run = read_measured_run(config.run);
       ASSERT_TRUE(run.has_value());
-      const MemoryPlan plan = plan_run(run->config, *planned_model(config, kVocabulary), n, false).memory;
+      const MemoryPlan plan = plan_run(run->config, *make_task(run->config), n).memory;
       EXPECT_EQ(run->parameter, plan.parameter);
       EXPECT_EQ(run->gradient, plan.gradient);
       EXPECT_EQ(run->optimizer, plan.optimizer);

@@ -315,9 +315,7 @@ TEST(SurvivingGroups, HaveEndedAnAttemptWhereOneOfThemHas) {
         const double before = sum();
         if (direct.rank() == 2) die();
         // The other one, which has heard of nothing, may begin this among all three.
-        if (direct.rank() == 1) {
-          EXPECT_THROW(groups.axis().all_reduce(x), Error);
-        }
+        if (direct.rank() == 1) { EXPECT_THROW(groups.axis().all_reduce(x), Error); }
         const double after = sum();
         return {before, after, static_cast<double>(tries), static_cast<double>(groups.ranks().losses())};
       },
