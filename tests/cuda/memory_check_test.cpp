@@ -86,10 +86,10 @@ TEST_F(DeviceMemoryCheck, ARunMeasuresWhatThePlanSaysOfTheDeviceAndOfTheProcesso
   for (const int n : {1, 2})
     for (const char* residences : {"sharding.offload_optimizer=true", "sharding.offload_parameters=host",
                                    "sharding={offload_parameters: host, offload_gradients: host}"}) {
-      const Config config =
-          small_run(place_, concat("run", ++number),
-                    {"strategy=zero3-bf16", residences, concat("device=", to_string(kTestDevice)), "steps=2",
-                     "model.layers=1", "model.block=8", "batch.global=4", "batch.micro=2", "eval.every=0"});
+      const Config config = small_run(
+          place_, concat("run", ++number),
+          {"strategy=zero3-bf16", residences, concat("device=", to_string(kTestDevice)), "steps=2",
+           "scheduler.warmup=1", "model.layers=1", "model.block=8", "batch.global=4", "batch.micro=2", "eval.every=0"});
       SCOPED_TRACE(concat(residences, ", ", n, " ranks"));
       train_by(n, config);
       const auto run = read_measured_run(config.run);
