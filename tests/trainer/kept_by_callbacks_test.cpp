@@ -61,8 +61,8 @@ TEST(KeptByCallbacks, IsFoundByNameWhetherItIsNumbersOrTensors) {
   Recorder first(2), then;
   train(config("resume=never"), first,
         {made("number", true, false), made("tensor", false, true), made("both", true, true), made("gone", true, true)});
-  const auto number = made("number", true, false), tensor = made("tensor", false, true), both = made("both", true, true),
-             fresh = made("fresh", true, true), none = made("none", false, false);
+  const auto number = made("number", true, false), tensor = made("tensor", false, true),
+             both = made("both", true, true), fresh = made("fresh", true, true), none = made("none", false, false);
   train(config("resume=auto"), then, {number, tensor, both, fresh, none});
   EXPECT_EQ(number->number(), 4);
   EXPECT_EQ(tensor->counted(), 4);

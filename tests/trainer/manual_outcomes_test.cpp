@@ -1,4 +1,5 @@
-// What a step that its task steers comes to: which losses it names, whether it was taken, and the schedules of its models.
+// What a step that its task steers comes to: which losses it names, whether it was taken, and the schedules of its
+// models.
 
 #include <gtest/gtest.h>
 
@@ -102,10 +103,14 @@ TEST(ManualOutcomes, NameTheFirstRankWhoseLossThatHasWeightIsNotFinite) {
                     without = " is inf in a micro-batch that has no none; a mean over nothing must be finite";
   int run = 0;
   const TemporaryFolder place;
-  for (const auto& [ranks, term, where] :
-       {std::tuple("w", "of_rows", ""), {"n", "of_none", ""}, {"wn", "of_rows", " on rank 0"},
-        {"nw", "of_rows", " on rank 1"}, {"ww", "of_rows", " on rank 0"}, {"nn", "of_none", " on rank 0"},
-        {"-n", "of_none", " on rank 1"}, {"nwn", "of_rows", " on rank 1"}}) {
+  for (const auto& [ranks, term, where] : {std::tuple("w", "of_rows", ""),
+                                           {"n", "of_none", ""},
+                                           {"wn", "of_rows", " on rank 0"},
+                                           {"nw", "of_rows", " on rank 1"},
+                                           {"ww", "of_rows", " on rank 0"},
+                                           {"nn", "of_none", " on rank 0"},
+                                           {"-n", "of_none", " on rank 1"},
+                                           {"nwn", "of_rows", " on rank 1"}}) {
     const std::string kinds = ranks;
     script_of_steps = [&](const Scripted& task, ManualStep& step) {
       step.train("left", task.bad("left", kinds[static_cast<std::size_t>(rank_of_script)]));
@@ -113,8 +118,7 @@ TEST(ManualOutcomes, NameTheFirstRankWhoseLossThatHasWeightIsNotFinite) {
     const std::string told =
         refusal_of_script(static_cast<int>(kinds.size()), scripted_run(place, concat("run", ++run), {"steps=1"}));
     const bool weighs = std::string_view(term) == "of_rows";
-    EXPECT_TRUE(told.starts_with(
-        concat("step 1: term '", term, "' of 'left'", where, weighs ? with_weight : without)))
+    EXPECT_TRUE(told.starts_with(concat("step 1: term '", term, "' of 'left'", where, weighs ? with_weight : without)))
         << kinds << ": " << told;
   }
 }

@@ -25,10 +25,10 @@ TEST(MemoryTrace, CountsTimeFromTheStartAndNumbersTheBlocksOfEachRank) {
   EXPECT_EQ(trace.at("purposes").items().at(static_cast<std::size_t>(gradient)).string(), name_of(Purpose::gradient));
   ASSERT_EQ(trace.at("ranks").items().size(), 2U);
   const auto changes_of = [&](std::size_t place) { return trace.at("ranks").items()[place].at("changes").dump(); };
-  EXPECT_EQ(changes_of(0), Json::array({Json::array({10, 40, number(Purpose::parameter), 0}),
-                                        Json::array({17, 8, gradient, 1}), Json::array({22, -8, gradient, 1}),
-                                        Json::array({25, 4, workspace, 2})})
-                               .dump());
+  EXPECT_EQ(changes_of(0),
+            Json::array({Json::array({10, 40, number(Purpose::parameter), 0}), Json::array({17, 8, gradient, 1}),
+                         Json::array({22, -8, gradient, 1}), Json::array({25, 4, workspace, 2})})
+                .dump());
   EXPECT_EQ(changes_of(1),
             Json::array({Json::array({19, 16, gradient, 1}), Json::array({30, -4, workspace, 0})}).dump())
       << "a block that came before the window has no number";

@@ -34,8 +34,7 @@ class MarkedSteps final : public BatchSource {
     const auto& [length, marks] = kMarkedSteps[static_cast<std::size_t>(step)];
     const std::int64_t count = range.end - range.begin;
     Batch batch(host_, range.begin, count);
-    batch.set("x", from_values(host_,
-                               drawn_numbers("x", 3, step, static_cast<std::size_t>(count * length)),
+    batch.set("x", from_values(host_, drawn_numbers("x", 3, step, static_cast<std::size_t>(count * length)),
                                {count, length, 1}));
     batch.set_weight("marks", marks);
     return batch;
