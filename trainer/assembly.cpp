@@ -263,10 +263,8 @@ DeviceCommunicator::DeviceCommunicator(const Config& config, const Context& cont
       context.log(LogLevel::warning, concat("between GPUs everything goes through the processors' memory: ", why_not));
     return;
   }
-  const bool is_fast = config.sharding.order == ShardingConfig::Order::fast;
-  own_ = make_nccl_communicator(
-      context, std::move(own),
-      {.algorithm = std::string(way.algorithm), .order = is_fast ? ReduceOrder::fast : ReduceOrder::written});
+  own_ = make_nccl_communicator(context, std::move(own),
+                                {.algorithm = std::string(way.algorithm), .order = config.sharding.order});
 }
 
 }  // namespace keel

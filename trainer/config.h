@@ -17,6 +17,7 @@
 
 #include "keel/config/settings.h"
 #include "keel/config/typed_list.h"
+#include "keel/dist/comm/nccl_communicator.h"
 #include "keel/dist/parallel/compression.h"
 #include "keel/dist/parallel/sharded.h"
 #include "keel/dist/parallel/sharding.h"
@@ -76,8 +77,7 @@ struct ShardingConfig : ShardingOptions {
   std::string algorithm = "ordered";  // of the collectives; see keel/dist/comm/algorithm_names.h
   std::optional<DType> wire = {};     // of gradients between ranks; without: the strategy's
   Number gradient = Number::automatic;
-  enum class Order : unsigned char { written, fast };
-  Order order = Order::written;  // of the sums among GPUs
+  ReduceOrder order = ReduceOrder::written;  // of the sums among GPUs
   enum class Progress : unsigned char { automatic, poll, thread };
   Progress progress = Progress::automatic;
   enum class Path : unsigned char { automatic, nccl, host };

@@ -165,7 +165,7 @@ void ConfigResolver::check_virtual_ranks() {
        conflicts_of_virtual_ranks(options, find_optimizer(config_.optimizer.type).requirements))
     refuse(false, each.key, each.why);
   refuse(!config_.cuda_graph, "cuda_graph", "what a rank computes in turn is not recorded");
-  refuse(sharding.order == ShardingConfig::Order::written, "sharding.order", "NCCL adds in an order of its own");
+  refuse(sharding.order == ReduceOrder::written, "sharding.order", "NCCL adds in an order of its own");
   refuse(adds_pairwise(find_algorithm(find_algorithm_name(sharding.algorithm).algorithm)), "sharding.algorithm",
          concat(sharding.algorithm, " does not add pairs of ranks, and pairs of pairs; take ordered"));
 }

@@ -45,7 +45,6 @@ struct MicroBatch::Step {
                                     .workers = options.workers,
                                     .virtual_ranks = engine.virtual_ranks()},
                    options.first_step);
-    done = options.first_step;
   }
 
   std::int64_t most() const { return engine.options().micro_batches * engine.virtual_ranks(); }
@@ -120,7 +119,7 @@ struct MicroBatch::Step {
   Sharded& engine;
   std::unique_ptr<Communicator> ranks;
   StepBatchesOptions options;
-  std::int64_t done = 0;  // steps that were begun
+  std::int64_t done = options.first_step;  // steps that were begun
   std::vector<MicroBatch> micro_batches;
   std::vector<StepLoss> losses;  // of the micro-batches so far
   WeightTotals totals;

@@ -1,6 +1,7 @@
 // Steps that find no memory.
 
 #include <algorithm>
+#include <utility>
 
 #include "keel/trainer/training_step.h"
 
@@ -28,8 +29,8 @@ bool TrainingSteps::try_again(std::int64_t step, int tries, const OutOfMemory& e
   if (tries > 1) {
     const std::int64_t rows = std::min(parts_.micro, parts_.loader->rows(step_));
     if (rows == 1 || !may_divide()) return false;
-    parts_.micro = (rows + 1) / 2;
-    most_micro_batches_ *= 2;
+    const std::int64_t before = std::exchange(parts_.micro, (rows + 1) / 2);
+    most_micro_batches_ *= (before + parts_.micro - 1) / parts_.micro;  // this step may have fewer rows than others
     how = concat("it and all later ones are computed in micro-batches of ", parts_.micro,
                  parts_.micro == 1 ? " row" : " rows", ", whose gradients round otherwise; batch.micro=", parts_.micro,
                  " is the same from the start");

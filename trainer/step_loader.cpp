@@ -48,7 +48,7 @@ std::vector<Batch> StepLoader::take() {
 
 std::string StepLoader::look_ahead() {
   // A step of more rows than there may be is refused when it begins.
-  const auto most = static_cast<std::size_t>(std::max<std::int64_t>(2, site_.micro_batches));
+  const auto most = static_cast<std::size_t>(site_.micro_batches);
   return batches_->look_ahead(std::min(most, loaded_rows(divide(step_)).size()));
 }
 

@@ -2,8 +2,17 @@
 
 #include "keel/trainer/assembly.h"
 
-#include <atomic>
+#include <gtest/gtest.h>
+#include <stdlib.h>
 
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "keel/dist/comm/nccl_communicator.h"
 #include "keel/runtime/device_api.h"
 #include "keel/trainer/device.h"
 #include "keel/trainer/stack.h"
@@ -105,6 +114,52 @@ TEST(Device, OfARankIsTheOneOfItsPlaceAmongThoseThatThereAre) {
       EXPECT_EQ(choose_device(name + ":3", place), (Device{type, 3}));
     }
     if (count_devices(DeviceType::cuda).count == 0) { EXPECT_EQ(choose_device("auto", place), Device{}); }
+  }
+}
+
+TEST(MakeContext, SharesTheProcessorsAmongTheRanksOfANodeAndGivesOneRankWhatItWasTold) {
+  const TemporaryFolder place;
+  const int processors = static_cast<int>(std::thread::hardware_concurrency()), told = 2 * processors + 3;
+  const auto threads_of = [&](int n, std::vector<std::string> settings) {
+    const Config config = small_run(place, "run", std::move(settings));
+    std::atomic<int> threads = 0;
+    run_ranks(n, [&](Communicator& ranks) { threads = make_context(config, ranks, {}).threads(); });
+    return threads.load();
+  };
+  const char* const before = std::getenv("OMP_NUM_THREADS");
+  const std::string kept = before == nullptr ? "" : before;
+  ::setenv("OMP_NUM_THREADS", std::to_string(told).c_str(), 1);
+  EXPECT_EQ(threads_of(1, {"threads=0"}), told);
+  for (const int n : {2, 3}) EXPECT_EQ(threads_of(n, {"threads=0"}), std::max(1, processors / n)) << n;
+  ::setenv("OMP_NUM_THREADS", "1", 1);
+  for (const int n : {1, 2}) {
+    EXPECT_EQ(threads_of(n, {"threads=0"}), 1) << n;
+    EXPECT_EQ(threads_of(n, {"threads=3"}), 3) << n;
+  }
+  if (before == nullptr) ::unsetenv("OMP_NUM_THREADS");
+  else ::setenv("OMP_NUM_THREADS", kept.c_str(), 1);
+}
+
+TEST(DeviceRanks, AreToldOnceWhyEverythingBetweenThemGoesThroughTheProcessorsMemory) {
+  if (const DeviceCount found = count_devices(DeviceType::emulated); found.count == 0) GTEST_SKIP() << found.why_none;
+  const TemporaryFolder place;
+  const std::string why_not = why_no_nccl();
+  for (const char* path : {"sharding.path=auto", "sharding.path=host"}) {
+    if (why_not.empty() && std::string_view(path) == "sharding.path=auto") continue;  // NCCL needs other devices
+    const Config config = small_run(place, "run", {"device=emulated", path});
+    std::mutex mutex;
+    std::string messages;
+    run_ranks(2, [&](Communicator& ranks) {
+      const Context context = make_context(config, ranks, [&](LogLevel, std::string_view message) {
+        const std::lock_guard lock(mutex);
+        messages += concat(ranks.rank(), ": ", message, '\n');
+      });
+      const DeviceCommunicator device_ranks(config, context, ranks);
+    });
+    EXPECT_EQ(messages, why_not.empty()
+                            ? ""
+                            : concat("0: between GPUs everything goes through the processors' memory: ", why_not, '\n'))
+        << path;
   }
 }
 

@@ -4,8 +4,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
+#include <vector>
+
+#include "keel/trainer/lost_groups.h"
 
 namespace keel {
 namespace {
@@ -136,6 +140,27 @@ TEST(LostGroups, ComeBackWithTheCurrentWeights) {
       << told[0]->messages;
   EXPECT_EQ(read_whole(RunFolder(config.run).checkpoint(18)).step, 18);
   EXPECT_TRUE(weights_of(longer) == weights);
+}
+
+TEST(LostGroups, AreWatchedWhereSeveralOfThemHaveAllRanksAndTheRunDropsThem) {
+  const TemporaryFolder place;
+  const auto are_watched = [&](int n, const std::vector<std::string>& settings) {
+    const Config config = small_run(place, "run", settings);
+    std::vector<char> watched(static_cast<std::size_t>(n));
+    run_ranks(n, [&](Communicator& ranks) {
+      const auto groups = groups_that_may_be_lost(config, ranks);
+      watched[static_cast<std::size_t>(ranks.rank())] = groups ? 'y' : 'n';
+    });
+    EXPECT_EQ(std::ranges::count(watched, watched.front()), n);
+    return watched.front() == 'y';
+  };
+  for (int n = 1; n <= 6; ++n)
+    for (int group = 0; group <= 3; ++group) {
+      const int ranks = std::max(group, 1);
+      EXPECT_EQ(are_watched(n, dropping("{type: diloco, every: 3}", group)), n > ranks && n % ranks == 0)
+          << n << " ranks in groups of " << group;
+    }
+  EXPECT_FALSE(are_watched(2, {"outer={type: diloco, every: 3}"})) << "all end together unless told otherwise";
 }
 
 }  // namespace

@@ -369,5 +369,22 @@ TEST(GatherForMetrics, GivesEachRowOnceInTheOrderOfTheBatch) {
   EXPECT_EQ(told, "ranks gather different values: rank 0 has rows of f32 (1), rank 1 has rows of i64 (1)");
 }
 
+TEST(OwnLoop, RefusesBatchesWithoutRowsAndAStepBeforeTheFirst) {
+  const auto refusal = [](std::int64_t micro, std::int64_t first_step) {
+    return error_of([&] {
+      run_ranks(1, [&](Communicator& ranks) {
+        const Context context = Context::create({.threads = 1});
+        Linear net(2, 1);
+        Sharded engine(net, context, ranks, make_adamw());
+        const StepBatches batches(source_of(std::make_shared<Slope>(kPlaces), context.host()), engine, ranks,
+                                  {.micro = micro, .first_step = first_step});
+      });
+    });
+  };
+  EXPECT_EQ(refusal(1, 0), "");
+  EXPECT_EQ(refusal(0, 3), "batches of 0 rows after 3 steps; rows are at least 1, steps at least 0");
+  EXPECT_EQ(refusal(5, -1), "batches of 5 rows after -1 steps; rows are at least 1, steps at least 0");
+}
+
 }  // namespace
 }  // namespace keel

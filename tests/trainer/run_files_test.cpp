@@ -1,12 +1,14 @@
 // Two sessions in one folder, and what killed sessions leave there.
 
 #include <gtest/gtest.h>
+#include <stdlib.h>
 #include <sys/file.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
+#include <cstdlib>
 #include <functional>
 #include <set>
 
@@ -234,6 +236,44 @@ TEST(RemovedFolder, ThatCannotBeMadeAgainEndsTheRunAndWhatWasLearntIsSavedElsewh
       train_by(n, small_run(place, "whole"));
       EXPECT_TRUE(weights_of(small_run(place, "rest")) == weights_of(small_run(place, "whole")));
     }
+}
+
+// Where the current folder takes no checkpoint, either.
+TEST(RemovedFolder, ThatCannotBeMadeAgainLeavesWhatWasLearntInTheTemporaryFolder) {
+  for (const int n : {1, 2}) {
+    const TemporaryFolder place;
+    fs::create_directory(place / "temporary");
+    const fs::path before = fs::current_path();
+    const char* const temporary = std::getenv("TMPDIR");
+    const std::string kept = temporary == nullptr ? "" : temporary;
+    fs::current_path("/proc");
+    ::setenv("TMPDIR", (place / "temporary").c_str(), 1);
+    const Config config = small_run(place, "run", {"steps=4", "eval.every=0"});
+    std::string told;
+    EXPECT_THROW(run_ranks(n,
+                           [&](Communicator& ranks) {
+                             Doing first(2, [&] {
+                               fs::remove_all(config.run);
+                               write_text_file(config.run, "no folder");
+                             });
+                             Recorder other;
+                             Recorder& recorder = ranks.rank() == 0 ? first : other;
+                             const std::string error = error_of([&] { train(config, recorder, ranks); });
+                             if (ranks.rank() == 0) told = recorder.messages;
+                             if (!error.empty()) throw Error(error);
+                           }),
+                 Error);
+    fs::current_path(before);
+    if (temporary == nullptr) ::unsetenv("TMPDIR");
+    else ::setenv("TMPDIR", kept.c_str(), 1);
+    std::string saved;
+    for (const auto& entry : fs::directory_iterator(place / "temporary")) saved = entry.path().string();
+    ASSERT_NE(saved, "") << told;
+    EXPECT_NE(told.find(concat("what was learnt up to step ", read_whole(saved).step, " is in '", saved,
+                               "'; resume=", saved, " run=OTHER goes on from there\n")),
+              std::string::npos)
+        << told;
+  }
 }
 
 }  // namespace

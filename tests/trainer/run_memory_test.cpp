@@ -11,6 +11,7 @@
 
 #include "keel/dist/checkpoint/memory_folder.h"
 #include "keel/models/model_keys.h"
+#include "keel/runtime/host_name.h"
 #include "keel/trainer/memory_check.h"
 #include "keel/trainer/run_plan.h"
 #include "tests/error_of.h"
@@ -103,6 +104,20 @@ TEST(RunMemory, IsEmptyWhereARunEndsInOrder) {
       EXPECT_TRUE(fs::is_empty(memory.root)) << n << ' ' << stop_after;
       EXPECT_FALSE(fs::exists(RunFolder(config.run).memory_session()));
     }
+}
+
+TEST(RunMemory, OfOneHostIsSaidByTheFirstRankToEndWithIt) {
+  for (const int n : {1, 2}) {
+    const MemoryOfTest memory;
+    const auto told = train_by(n, memory.run("run", {"steps=4", "model.layers=1"}));
+    for (int rank = 0; rank < n; ++rank) {
+      const std::string& said = told[static_cast<std::size_t>(rank)]->messages;
+      const std::string note =
+          concat("checkpoint.memory_every: all ranks are on one host, ", host_name(), ':', memory.root,
+                 ", so what is copied into its memory survives processes, but not the host\n");
+      EXPECT_EQ(said.find(note) != std::string::npos, rank == 0) << rank << " of " << n << ": " << said;
+    }
+  }
 }
 
 // Leaves in the midst of the run, without a word.

@@ -161,5 +161,17 @@ TEST(RunTime, ASessionThatEndsLeavesTheCurveToTheSteps) {
   EXPECT_EQ(second.rates.front(), rates.rate(result.step));
 }
 
+TEST(RunTime, GoesOnFromTheFirstSecondOn) {
+  const TemporaryFolder place;
+  Recorder first(4), second(5);
+  train(small_run(place, "run", by_time({"time_limit=1000"})), first);
+  train(small_run(place, "run", by_time({"time_limit=1000", "resume=auto"})), second);
+  const RunFolder folder(place / "run");
+  const TimeSpent before = read_whole(folder.checkpoint(4)).time, after = read_whole(folder.checkpoint(5)).time;
+  EXPECT_GT(before.seconds, 0);
+  EXPECT_GT(after.seconds, before.seconds);
+  EXPECT_EQ(after.since, 0) << "its speed is a mean over all steps";
+}
+
 }  // namespace
 }  // namespace keel

@@ -146,5 +146,80 @@ TEST(SafeSteps, OfSeveralRanksEndAllOfThemWithTheReason) {
   }
 }
 
+// Steps of so many rows, one after the other, and again.
+class RowsOfSteps final : public BatchSource {
+ public:
+  RowsOfSteps(Context host, std::vector<std::int64_t> rows) : host_(std::move(host)), rows_(std::move(rows)) {}
+  std::int64_t rows(std::int64_t step) const override { return rows_[static_cast<std::size_t>(step) % rows_.size()]; }
+  Batch load(std::int64_t step, Rows range) const override {
+    check_rows(step, range);
+    const std::int64_t count = range.end - range.begin;
+    std::vector<float> x;
+    for (std::int64_t i = range.begin; i < range.end; ++i) x.push_back(static_cast<float>((7 * step + i) % 11) / 8);
+    Batch batch(host_, range.begin, count);
+    batch.set("x", from_values(host_, x, {count, 1}));
+    return batch;
+  }
+
+ private:
+  Context host_;
+  std::vector<std::int64_t> rows_;
+};
+
+std::vector<std::int64_t> rows_of_steps;
+std::int64_t narrow_from = 0;  // the micro-batch from which on there is room for five rows
+
+class Narrowing : public Task {
+ public:
+  explicit Narrowing(const TaskSite& site) : site_(site) {}
+  Module& model() override { return net_; }
+  Data data() override { return {.training = std::make_shared<RowsOfSteps>(site_.host, rows_of_steps)}; }
+  Loss training_step(const Batch& batch, Forward& pass) override {
+    const Variable x = input(batch, "x", pass);
+    if (++micro_batches_ >= narrow_from && batch.rows() > 5) throw OutOfMemory("out of memory on paper");
+    return mse_loss(net_(x, pass), x);
+  }
+
+ private:
+  TaskSite site_;
+  std::int64_t micro_batches_ = 0;
+  Mlp net_{{1, 8, 1}, ActivationKind::tanh};
+};
+
+Config narrowing_run(const TemporaryFolder& place, const std::string& run, std::vector<std::string> more) {
+  static const auto keys = keys_of_task<Narrowing>("narrowing");
+  return task_run(keys, "strategy: fp32\noptimizer: {lr: 1e-2}\nlog: {every: 1}\nthreads: 1\n", place, run,
+                  std::move(more));
+}
+
+TEST(SafeSteps, DivideLaterStepsThatHaveMoreRowsThanTheOneThatFoundNoMemory) {
+  const TemporaryFolder place;
+  rows_of_steps = {20, 20, 8, 20};
+  narrow_from = 3;
+  Recorder told;
+  train(narrowing_run(place, "run", {"steps=8", "batch={global: 20, micro: 20}"}), told);
+  EXPECT_EQ(told.losses.size(), 8U);
+  EXPECT_NE(told.messages.find("step 3: out of memory on paper; it and all later ones are computed in micro-batches of "
+                               "4 rows"),
+            std::string::npos)
+      << told.messages;
+}
+
+TEST(SafeSteps, RefuseAStepOfMoreRowsThanThereMayBeAfterADivisionToo) {
+  const TemporaryFolder place;
+  narrow_from = 0;
+  for (const auto& [rows, count] : {std::pair(12, 0), {13, 5}, {25, 9}}) {
+    rows_of_steps = {12, 12, rows};
+    const Config config = narrowing_run(place, concat("run", rows), {"steps=4", "batch={global: 12, micro: 6}"});
+    TrainObserver silent;
+    const std::string refusal = error_of([&] { train(config, silent); });
+    if (count == 0) EXPECT_EQ(refusal, "");
+    else
+      EXPECT_TRUE(refusal.starts_with(concat("step 3 has ", rows, " rows, in ", count,
+                                             " micro-batches on each rank, but the engine was made for 4;")))
+          << refusal;
+  }
+}
+
 }  // namespace
 }  // namespace keel

@@ -1,9 +1,15 @@
 // What records say of work, speed, memory and rates, against counts by hand.
 
 #include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <chrono>
+#include <filesystem>
+#include <thread>
 
 #include "keel/autograd/functions.h"
 #include "keel/data/safetensors.h"
+#include "keel/dist/checkpoint/memory_folder.h"
 #include "keel/nn/layers.h"
 #include "keel/trainer/config_keys.h"
 #include "keel/trainer/metrics.h"
@@ -172,6 +178,47 @@ TEST(RateRecords, AreOfGroupsThatHaveRatesOfTheirOwn) {
   expect_rates(
       rates_of("layers", {"optimizer.layer_decay=0.5", "optimizer.groups=[{match: wpe, lr_factor: 4}]"}),
       {{"lr/group_1", 0.5}, {"lr/layer_0", 0.125}, {"lr/layer_1", 0.25}, {"lr/layer_2", 0.5}, {"lr/layer_3", 1}});
+}
+
+// Takes its time where a run does something between steps.
+class TakingTime : public Recorder {
+ public:
+  void on_eval(const EvalReport&) override { wait(); }
+  void on_checkpoint(const CheckpointReport& report) override {
+    if (report.step < 4) wait();
+  }
+  double waited_s = 0;
+
+ private:
+  void wait() {
+    constexpr auto kWait = std::chrono::milliseconds(5);
+    std::this_thread::sleep_for(kWait);
+    if (losses.size() < 4) waited_s += std::chrono::duration<double>(kWait).count();
+  }
+};
+
+TEST(SpeedRecords, LeaveOutTheTimeOfWhatIsDoneBetweenSteps) {
+  const TemporaryFolder place;
+  const std::string memory = place / "memory";
+  std::filesystem::create_directory(memory);
+  ::setenv(MemoryFolder::kVariable, memory.c_str(), 1);
+  for (const char* between : {"eval.every=2", "checkpoint.every=2", "checkpoint.memory_every=2"}) {
+    const Config config = small_run(
+        place, between,
+        {"steps=4", "model.layers=1", "eval.every=0", "checkpoint.every=0", "checkpoint.async=false", between});
+    TakingTime observer;
+    train(config, observer);
+    const std::vector<Json> records = step_records(config);
+    ASSERT_EQ(records.size(), 4U);
+    double of_steps = 0;
+    for (const Json& record : records) of_steps += record.at("step_ms").number() / 1e3;
+    const double left = records.back().at("elapsed_s").number() - of_steps;
+    constexpr double kRounding = 1e-6;  // of clocks, and far less than files take
+    EXPECT_GT(left, kRounding) << between;
+    EXPECT_GT(left, observer.waited_s - kRounding) << between;
+    EXPECT_EQ(observer.waited_s > 0, std::string_view(between) != "checkpoint.memory_every=2");
+  }
+  ::unsetenv(MemoryFolder::kVariable);
 }
 
 }  // namespace

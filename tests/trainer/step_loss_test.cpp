@@ -96,5 +96,21 @@ TEST(StepLoss, RefusesTermsOfDifferentWeightsThatNobodyHasAddedUp) {
             std::string::npos);
 }
 
+TEST(StepLoss, OfOneNumberTakesAnotherAndOneOfSeveralDoesNot) {
+  TwoTerms terms;
+  Loss loss;
+  loss.add("first", terms.first, "rows", 2);
+  const Tensor seven = from_values(terms.context, std::vector<float>{7}, {});
+  const StepLoss other = StepLoss(loss, terms.batch).with(seven);
+  std::vector<double> sums(StepLoss::kSums);
+  other.add_to(sums);
+  EXPECT_EQ(sums, (std::vector<double>{28, 4}));
+  EXPECT_EQ(other.kinds().front().name, "first");
+  EXPECT_EQ(loss_of(other.kinds(), sums), 14);
+  loss.log("seen", terms.second.value(), "pairs");
+  EXPECT_EQ(error_of([&] { (void)StepLoss(loss, terms.batch).with(seven); }), "a loss of 2 numbers was given one");
+  EXPECT_EQ(error_of([&] { (void)StepLoss().with(seven); }), "a loss of 0 numbers was given one");
+}
+
 }  // namespace
 }  // namespace keel

@@ -5,7 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <mutex>
+#include <thread>
 
 #include "keel/data/token_batch.h"
 #include "keel/dist/comm/run_ranks.h"
@@ -107,6 +110,52 @@ TEST(TrainingSteps, RefuseALossThatIsAMeanOverMoreThanItsWeightCounts) {
   EXPECT_TRUE(std::ranges::any_of(told, [](const std::string& message) {
     return message.find("the loss is a mean over 3 targets, but the batch has 1 rows") != std::string::npos;
   })) << told.front();
+}
+
+// Waits in a micro-batch for what is loaded meanwhile.
+TEST(TrainingSteps, OfARankAloneLoadTwoBatchesAheadAndNotTheWholeStep) {
+  constexpr std::int64_t kMicroBatches = 12;
+  const Context context = testing::context(1);
+  Gpt model(testing::tiny_gpt());
+  const auto loaded = std::make_shared<std::atomic<std::int64_t>>(0);
+  class Counted final : public BatchSource {
+   public:
+    Counted(Context context, std::shared_ptr<std::atomic<std::int64_t>> count)
+        : rows_(std::move(context), std::vector<std::int64_t>(kMicroBatches, 1)), count_(std::move(count)) {}
+    std::int64_t rows(std::int64_t step) const override { return rows_.rows(step); }
+    Batch load(std::int64_t step, Rows range) const override {
+      ++*count_;
+      return rows_.load(step, range);
+    }
+
+   private:
+    RowsOfLengths rows_;
+    std::shared_ptr<std::atomic<std::int64_t>> count_;
+  };
+  run_ranks(1, [&](Communicator& ranks) {
+    Sharded engine(model, context, ranks, make_sgd(), {.micro_batches = kMicroBatches});
+    const auto further = ranks.split(0, 0);
+    std::int64_t computed = 0;
+    TrainingSteps::Parts parts{.model = model,
+                               .loss =
+                                   [&](const Batch& batch, Forward& pass) {
+                                     if (++computed == kMicroBatches + 1) {
+                                       std::this_thread::sleep_for(std::chrono::milliseconds(20));
+                                       // Two that wait, and one that the loader has at hand.
+                                       EXPECT_LE(*loaded, computed + 2 + 1);
+                                     }
+                                     return Loss(model.loss(batch[kInputIds], batch[kLabels], pass),
+                                                 std::string(kTokenWeight));
+                                   },
+                               .engine = engine,
+                               .ranks = *further,
+                               .loader = std::make_shared<Counted>(context, loaded),
+                               .curves = {from_values(context, std::vector<double>{0.1}, {1})},
+                               .last_step = 4};
+    TrainingSteps steps(parts, 0);
+    for (int i = 0; i < 2; ++i) steps.next();  // the first needs all of its batches before it begins
+    EXPECT_EQ(computed, 2 * kMicroBatches);
+  });
 }
 
 }  // namespace
