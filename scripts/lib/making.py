@@ -21,6 +21,10 @@ OTHER_PROGRAMS = {
     "comm": {"test_comm_tcp": re.compile(r"/(tcp_|shared_segment)")},
     "trainer": {"test_trackers": re.compile(r"/tracker")},
 }
+# Behind it: tests of the layer on devices.
+ON_DEVICES = {
+    "parallel": {"test_cuda": "*Residence*:Offload.*:GradientsOfDevice.*:Staged*:NcclSharded.*:NcclRows.*:*BuffersOnDevice*"},
+}
 WRONG = re.compile(r"^(/[^\s:]+):(\d+):", re.MULTILINE)
 
 
@@ -61,8 +65,10 @@ class Copy:
         self.tree = self.folder / "tree"
         self.build = self.tree / "build"
         self.own, self.others = f"test_{self.name}", OTHER_PROGRAMS.get(self.name, {})
-        programs = dict.fromkeys([self.own, *self.others, *([] if own_tests else ["test_trainer"])])
-        self.tests = {each: Tests(str(self.build / "tests" / each), self.folder, *how) for each in programs}
+        self.on_devices = ON_DEVICES.get(self.name, {})
+        programs = dict.fromkeys([self.own, *self.others, *self.on_devices, *([] if own_tests else ["test_trainer"])])
+        self.tests = {each: Tests(str(self.build / "tests" / each), self.on_devices.get(each, "*"), self.folder, *how)
+                      for each in programs}
         self.compiling, self.linking, self.plain = {}, "", {}
         self.seconds = dict.fromkeys(["building", "measuring tests", "compiling", "linking", *self.tests], 0.0)
 
@@ -142,7 +148,8 @@ class Copy:
     def programs_for(self, file):
         """Those that test a source, in order."""
         own = next((program for program, names in self.others.items() if names.search(file)), self.own)
-        return [own, *([] if "test_trainer" not in self.tests or own == "test_trainer" else ["test_trainer"])]
+        return [own, *self.on_devices,
+                *([] if "test_trainer" not in self.tests or own == "test_trainer" else ["test_trainer"])]
 
     def run(self, command):
         """What it wrote to its errors; nothing where it succeeds. Ninja would look at the whole tree before."""
