@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "keel/data/batch.h"
 #include "keel/trainer/foreign/load.h"
 #include "keel/trainer/metrics.h"
 #include "tests/error_of.h"
