@@ -2,6 +2,8 @@
 
 #include <string_view>
 
+#include "keel/config/pages.h"
+
 namespace keel::cli {
 namespace {
 
@@ -28,13 +30,6 @@ std::string describe_value(const Option& option, bool is_positional) {
   return ' ' + text + (option.is_required ? " REQUIRED" : "");
 }
 
-// Text in a table of Markdown.
-std::string cell(std::string_view text) {
-  std::string safe;
-  for (const char each : text) safe += each == '|' ? "\\|" : std::string(1, each);
-  return safe;
-}
-
 // Of a command, or of those that it has.
 std::string sections_of(const Command& command, const std::string& path) {
   std::string text;
@@ -43,7 +38,8 @@ std::string sections_of(const Command& command, const std::string& path) {
   std::string rows;
   const auto add = [&](const Option& option, bool is_positional) {
     if (option.help.empty()) return;
-    rows += "| `" + cell(option.names + describe_value(option, is_positional)) + "` | " + cell(option.help) + " |\n";
+    rows += "| `" + table_cell(option.names + describe_value(option, is_positional)) + "` | " +
+            table_cell(option.help) + " |\n";
   };
   for (const Option& each : command.positionals) add(each, true);
   for (const Option& each : command.options) add(each, false);

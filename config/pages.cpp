@@ -34,16 +34,6 @@ std::string wrapped(std::string_view text, std::size_t indent, std::size_t width
   return lines + '\n';
 }
 
-// In a Markdown table cell a vertical bar would end the cell.
-std::string cell(std::string_view text) {
-  std::string escaped;
-  for (const char c : text) {
-    if (c == '|') escaped += '\\';
-    escaped += c;
-  }
-  return escaped;
-}
-
 // Values as code, words as words.
 std::string default_cell(const SchemaRow& row) {
   const bool is_value = !row.standard.empty() && row.standard[0] != '=';
@@ -70,11 +60,20 @@ void each_key(const SchemaRow& row, const F& f) {
 }
 
 std::string table_line(const SchemaRow& row, std::string_view key) {
-  return fmt::format("| `{}` | {} | {} | {} | {} |\n", key, cell(describe_values(row)), cell(default_cell(row)),
-                     cell(describe_condition(row)), cell(row.help));
+  return fmt::format("| `{}` | {} | {} | {} | {} |\n", key, table_cell(describe_values(row)),
+                     table_cell(default_cell(row)), table_cell(describe_condition(row)), table_cell(row.help));
 }
 
 }  // namespace
+
+std::string table_cell(std::string_view text) {
+  std::string escaped;
+  for (const char c : text) {
+    if (c == '|') escaped += '\\';
+    escaped += c;
+  }
+  return escaped;
+}
 
 std::string key_help(const Schema& schema) {
   return key_help(schema, [](const SchemaRow&) { return true; });

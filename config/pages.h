@@ -9,6 +9,9 @@
 
 namespace keel {
 
+// The text as it stands in a cell of a Markdown table, which a vertical bar would end.
+std::string table_cell(std::string_view text);
+
 // Each key with default, condition, values and meaning, in lines of at most 120 characters.
 std::string key_help(const Schema& schema);
 // Of the rows that `shows` says.

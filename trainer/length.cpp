@@ -99,7 +99,7 @@ bool Length::is_due(std::int64_t step) const { return is_due_between(step - 1, s
 
 std::int64_t Length::due_before(std::int64_t step) const {
   check_measured();
-  if (is_none() || step <= 1) return 0;
+  if (is_none()) return 0;
   return std::max<std::int64_t>(
       0, static_cast<std::int64_t>(std::ceil(multiples(step - 1, distance_) * distance_ - kSlack)));
 }

@@ -9,7 +9,9 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <map>
 #include <optional>
+#include <tuple>
 
 #include "keel/runtime/file.h"
 #include "tests/temporary_folder.h"
@@ -151,6 +153,45 @@ TEST_F(EventFiles, HoldNumbersTextsAndHparams) {
   EXPECT_EQ(field_at(record, {5, 1, 2})->as_float(), 0.1F);
   // SessionEndInfo's status: failure, as TensorBoard has no word for killed.
   EXPECT_EQ(field_at(all.back(), {5, 1, 9, 1, 2, 4, 1})->as_varint(), 2U);
+}
+
+// By the field numbers of TensorBoard's plugin_data.proto, of Summary, TensorProto, TensorShapeProto and Struct's
+// Value.
+TEST_F(EventFiles, HoldSettingsAndTextsAsVectorsOfOneWithAPluginsData) {
+  TrackedSession session("tensorboard", {}, description_in(folder.path()));
+  session->text("note", "words");
+  EXPECT_EQ(session.end(), Told{});
+  const std::vector<std::string> all = events_in(files_in(events).front());
+  std::map<std::string, std::string> values;  // by tag
+  for (const std::string& event : all)
+    if (const auto value = field_at(event, {5, 1})) values[field_at(value->bytes, {1}).value().bytes] = value->bytes;
+
+  const std::string &note = values["note"], &start = values["_hparams_/session_start_info"],
+                    &end = values["_hparams_/session_end_info"];
+  constexpr std::uint64_t kFloat = 1, kString = 7;  // of DataType
+  for (const auto& [value, plugin, type] :
+       {std::tuple(note, "text", kString), {start, "hparams", kFloat}, {end, "hparams", kFloat}}) {
+    EXPECT_EQ(field_at(value, {9, 1, 1}).value().bytes, plugin);
+    EXPECT_EQ(field_at(value, {8, 1}).value().as_varint(), type);
+    EXPECT_EQ(field_at(value, {8, 2, 2, 1}).value().as_varint(), 1U) << "its shape";
+    if (type == kFloat) { EXPECT_EQ(field_at(value, {8, 5}).value().as_float(), 0.0F); }
+  }
+  EXPECT_EQ(field_at(note, {8, 8}).value().bytes, "words");
+
+  const std::string info = field_at(start, {9, 1, 2, 3}).value().bytes;
+  std::map<std::string, std::string> settings;
+  for (const Field& field : fields_of(info))
+    if (field.number == 1)
+      settings[field_at(field.bytes, {1}).value().bytes] = field_at(field.bytes, {2}).value().bytes;
+  ASSERT_EQ(settings.size(), 4U);
+  EXPECT_EQ(field_at(settings["seed"], {2}).value().as_double(), 1);
+  EXPECT_EQ(field_at(settings["optimizer.lr"], {2}).value().as_double(), 3e-4);
+  EXPECT_EQ(field_at(settings["optimizer.type"], {3}).value().bytes, "AdamW");
+  EXPECT_EQ(field_at(settings["cuda_graph"], {4}).value().as_varint(), 0U);
+  EXPECT_EQ(field_at(info, {4}).value().bytes, "try") << "the group";
+  EXPECT_GT(field_at(info, {5}).value().as_double(), 1.6e9) << "when it began";
+  EXPECT_EQ(field_at(end, {9, 1, 2, 4, 1}).value().as_varint(), 1U) << "success";
+  EXPECT_GE(field_at(end, {9, 1, 2, 4, 2}).value().as_double(), field_at(info, {5}).value().as_double());
 }
 
 TEST_F(EventFiles, GoOnInANewOneThatTakesLaterStepsBack) {

@@ -121,6 +121,24 @@ TEST_F(TrackerFiles, CsvGoesOnBehindTheStepOfTheCheckpoint) {
   EXPECT_EQ(table_of(csv), expected);
 }
 
+TEST_F(TrackerFiles, CsvFindsTheColumnsOfEveryNameAgain) {
+  const std::vector<std::string> names = {"plain",   "a,b",    "\"",         "\"\"", "says \"no\"",
+                                          "\"first", "last\"", "two\nlines", ""};
+  std::vector<std::string> head = {"step"};
+  head.insert(head.end(), names.begin(), names.end());
+  for (int step = 1; step <= 3; ++step) {
+    TrackedSession session("csv", {}, step == 1 ? run : resumed_in(folder.path(), step - 1));
+    std::vector<Logged> values;
+    for (const std::string& name : names) values.push_back({name, std::int64_t{step}});
+    session.log(step, values);
+    EXPECT_EQ(session.end(), Told{});
+    const std::vector<std::vector<std::string>> rows = table_of(csv);
+    EXPECT_EQ(rows.front(), head);
+    ASSERT_EQ(rows.size(), static_cast<std::size_t>(step) + 1);
+    EXPECT_EQ(rows.back(), std::vector<std::string>(names.size() + 1, std::to_string(step)));
+  }
+}
+
 TEST_F(TrackerFiles, LieWhereTheSettingsSay) {
   for (const std::string type : {"jsonl", "csv"}) {
     TrackedSession(type, {{"path", "deep/in/<name>.txt"}}, run).end();

@@ -35,6 +35,17 @@ TEST(MlflowNames, AreSuchAsMlflowAccepts) {
   for (const auto& [name, clean] : names) EXPECT_EQ(mlflow_name(name), clean);
 }
 
+TEST(HttpTexts, AreEscapedButForLettersDigitsAndThreeSigns) {
+  constexpr std::string_view kPlain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.";
+  constexpr std::string_view kDigits = "0123456789ABCDEF";
+  for (int byte = 0; byte < 256; ++byte) {
+    const std::string text(1, static_cast<char>(byte));
+    const std::string escaped = {'%', kDigits[static_cast<std::size_t>(byte) / 16],
+                                 kDigits[static_cast<std::size_t>(byte) % 16]};
+    EXPECT_EQ(HttpClient::escaped(text), kPlain.find(text) != std::string_view::npos ? text : escaped) << byte;
+  }
+}
+
 struct MlflowFileStore : ::testing::Test {
   testing::TemporaryFolder folder;
   std::string root = folder / "mlruns";
@@ -79,6 +90,15 @@ TEST_F(MlflowFileStore, HasParamsMetricsTagsArtifactsAndStatus) {
   EXPECT_NE(read_text_file(run + "/meta.yaml").find("status: 5\n"), std::string::npos);
   const std::string meta = read_text_file(fs::path(run).parent_path().string() + "/meta.yaml");
   EXPECT_NE(meta.find("name: \"exp: a\"\n"), std::string::npos) << meta;
+}
+
+TEST_F(MlflowFileStore, HasTheBeginningOfATextThatIsTooLongForATag) {
+  TrackedSession session("mlflow", given, description_in(folder.path()));
+  session->text("whole", std::string(5000, 'a'));
+  session->text("cut", std::string(5000, 'b') + "c");
+  EXPECT_EQ(session.end(), Told{});
+  EXPECT_EQ(read_text_file(run_folder() + "/tags/whole"), std::string(5000, 'a'));
+  EXPECT_EQ(read_text_file(run_folder() + "/tags/cut"), std::string(5000, 'b'));
 }
 
 TEST_F(MlflowFileStore, HasOneExperimentOfAName) {

@@ -61,6 +61,19 @@ TEST(CheckpointList, HoldsEachByStepWithWhatLiesInItsFolder) {
   }
 }
 
+TEST(CheckpointList, CountsTheBytesOfOneThatCannotBeRead) {
+  const TemporaryFolder place;
+  const RunFolder folder(place.path());
+  fs::create_directories(folder.checkpoint(5) + "/deeper");
+  write_text_file(folder.config(), "steps: 5\n");
+  write_text_file(folder.checkpoint(5) + "/one", "123");
+  write_text_file(folder.checkpoint(5) + "/two", "4567");
+  const CheckpointList list = list_checkpoints(place.path());
+  ASSERT_EQ(steps_of(list), Steps{5});
+  EXPECT_NE(list.checkpoints[0].damage, "");
+  EXPECT_EQ(list.checkpoints[0].bytes, 7u);
+}
+
 TEST(CheckpointList, NamesWhatIsDamagedAndGoesOnFromTheNewestThatIsWhole) {
   const TemporaryFolder place;
   const Config config = small_run(place, "run", {"checkpoint.keep=9"});

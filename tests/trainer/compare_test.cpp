@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <mutex>
 
 #include "keel/dist/comm/run_ranks.h"
@@ -157,6 +158,17 @@ TEST(Compare, CompressesInEveryStageToTheSameWeightsAndByTheBytesOfItsFormula) {
       EXPECT_GT(result.codec_ms, 0);
     }
   }
+}
+
+TEST(Compare, SaysWhatGradientsAreSentAs) {
+  const TemporaryFolder place;
+  const Config config = small_run(place, "run", {"batch.global=2", "batch.micro=1", "model.layers=1"});
+  const auto results = compare_by(2, config, {.compressions = {"bf16", "topk:0.25"}}, {.steps = 2, .repeats = 1});
+  ASSERT_EQ(results.size(), 3u) << "two, and none";
+  const char* const says[] = {"sends gradients as they are", "sends gradients as bf16",
+                              "sends gradients as topk, fraction 0.25"};
+  for (std::size_t i = 0; i < results.size(); ++i)
+    EXPECT_EQ(std::ranges::count(results[i].decisive, says[i]), 1) << ::testing::PrintToString(results[i].decisive);
 }
 
 // Acceptance check 12.

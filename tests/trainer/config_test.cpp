@@ -166,6 +166,8 @@ TEST(Config, EveryMistakeIsNamedWithItsPlace) {
        "c.yaml:3: strategy: expects fp32, bf16, fp16 or auto, alone or after ddp-, zero1-, zero2- or zero3-, as in "
        "zero2-bf16 (`keel strats --all` lists every name); got 'zero4-bf16'; did you mean 'zero1-bf16'?"},
       {with("run: ''"), "c.yaml:3: run: is empty"},
+      {with("tracker: {type: csv, tags: [team]}"),
+       "c.yaml:3: tracker: csv: tags are KEY=VALUE, as in team=blue, and not 'team'"},
       {"- steps", "c.yaml:1: expects keys with values, as in `steps: 100`"},
       {"", "c.yaml: steps: is missing, and has no default\nc.yaml: data.path: is missing, and has no default"},
       {"steps: 1\ndata: 3", "c.yaml:2: data: is a section; write it as `data: {key: value, ...}`"},

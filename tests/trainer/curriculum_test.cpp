@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "keel/data/batch.h"
 #include "keel/trainer/foreign/load.h"
 #include "keel/trainer/metrics.h"
 #include "tests/error_of.h"
@@ -37,6 +38,25 @@ TEST(Curriculum, GrowsInProportionToStepsOrToARootOfThem) {
 TEST(Curriculum, JumpsWhereAListSays) {
   const CurriculumConfig config{.type = CurriculumConfig::Type::fixed_discrete, .lengths = {4, 16, 9}, .until = {2, 3}};
   EXPECT_EQ(lengths_of(config, 6, 16), (Lengths{4, 4, 16, 9, 9, 9}));
+}
+
+struct SourceOfNothing : BatchSource {
+  std::int64_t rows(std::int64_t) const override { return 1; }
+  Batch load(std::int64_t, Rows) const override { return {}; }
+};
+
+TEST(Curriculum, IsOfTasksWhoseRowsAreSequences) {
+  const auto source = std::make_shared<SourceOfNothing>();
+  CurriculumConfig config{.type = CurriculumConfig::Type::fixed_linear, .min_length = 2, .steps = 10};
+  const auto refusal = [&](std::int64_t whole) { return error_of([&] { with_curriculum(config, source, whole); }); };
+  for (const std::int64_t none : {0, 1})
+    EXPECT_EQ(refusal(none), "curriculum.type: the rows of this task are no sequences of a known length");
+  EXPECT_EQ(refusal(2), "");
+  config.max_length = 17;
+  EXPECT_EQ(refusal(17), "");
+  EXPECT_EQ(refusal(16), "curriculum: a length of 17 is longer than the task's sequences, which have 16 positions");
+  config.type = CurriculumConfig::Type::none;
+  EXPECT_EQ(with_curriculum(config, source, 0), source);
 }
 
 TEST(Curriculum, HasStagesInPartsOfTheRun) {

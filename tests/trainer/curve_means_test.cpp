@@ -69,6 +69,23 @@ TEST(CurveMeans, AreBelowALossWhereTheMeanOfTenStepsIsForTheFirstTime) {
   EXPECT_EQ(first_below(few, 2), nullptr);
 }
 
+// With the divisor n - 1, two values deviate by their distance over the root of 2, and one by nothing.
+TEST(CurveMeans, HaveADeviationFromTwoSeedsOn) {
+  EXPECT_DOUBLE_EQ(mean_of_seeds(std::vector<double>{1, 4}).deviation, 3 / std::sqrt(2.0));
+  EXPECT_DOUBLE_EQ(mean_of_seeds(std::vector<double>{1, 4}).mean, 2.5);
+  EXPECT_EQ(mean_of_seeds(std::vector<double>{7}).deviation, 0);
+  EXPECT_EQ(mean_of_seeds(std::vector<double>{7}).mean, 7);
+}
+
+TEST(CurveMeans, OfOneStepAreThatStep) {
+  const MeanCurve one = mean_curves(std::vector{made_up("plain", 1, {4})}).front();
+  EXPECT_EQ(one.final_loss.mean, 4);
+  ASSERT_NE(first_below(one, 4.5), nullptr);
+  EXPECT_EQ(first_below(one, 4.5)->step, 1);
+  EXPECT_EQ(first_below(one, 4), nullptr);
+  EXPECT_EQ(first_below({}, 4), nullptr) << "no step";
+}
+
 TEST(CurveFile, IsReadBackAsItWasWritten) {
   CurveFile file{.ranks = 4,
                  .network = {.link = {.delay = std::chrono::microseconds(20), .bandwidth = 1e8},

@@ -41,6 +41,17 @@ TEST(Length, IsReadInStepsAndEpochsAndWrittenTheSameWay) {
               concat("expects steps, epochs or a part of the run, such as 500, 0.5 epochs or 10%, got '", wrong, "'"));
 }
 
+TEST(Length, WasDueBeforeAStepAtItsLastMultipleOrNever) {
+  for (const std::int64_t step : {0, 1, 2, 100}) EXPECT_EQ(Length().due_before(step), 0) << step;
+  for (std::int64_t every = 1; every <= 7; ++every)
+    for (std::int64_t step = 0; step <= 30; ++step) {
+      std::int64_t last = 0;
+      for (std::int64_t at = 1; at < step; ++at)
+        if (at % every == 0) last = at;
+      EXPECT_EQ(Length(every).due_before(step), last) << step << " every " << every;
+    }
+}
+
 Steps due(Length length, double steps_per_epoch, std::int64_t steps) {
   length.measure(steps_per_epoch, 0);
   Steps all;

@@ -89,6 +89,37 @@ TEST(MemoryCheck, ComesBeforeAnythingIsAllocatedOrWritten) {
   }
 }
 
+struct Immense : Module {
+  Parameter weight{{std::int64_t{1} << 20, std::int64_t{1} << 31}, Initializer::zeros()};
+  Buffer table;
+  explicit Immense(std::int64_t rows) : table(Buffer::constant({rows, std::int64_t{1} << 31})) {}
+  void visit(Visitor& v) override {
+    v("weight", weight);
+    v("table", table);
+  }
+};
+
+// 2^51 numbers in a weight, and as many or more in a buffer: beyond 2^52 they are not planned.
+TEST(MemoryCheck, RefusesMoreNumbersThanAPlanCountsInWeightsAndBuffers) {
+  const TemporaryFolder place;
+  const Config config = small_run(place, "run");
+  run_ranks(1, [&](Communicator& ranks) {
+    const Context context = Context::create({.threads = 1});
+    const auto refusal = [&](std::int64_t rows) {
+      Immense model(rows);
+      return error_of([&] {
+        check_memory(config, model, ranks, context, {.machine = {1 << 20, false}, .device = {}});
+      });
+    };
+    EXPECT_EQ(refusal(std::int64_t{3} << 20),
+              concat("training needs more than ", binary_size(0x1p55),
+                     " of weights; a smaller model, more machines or a strategy that shards more need less, and "
+                     "check_memory=false goes on regardless"));
+    const std::string planned = refusal(std::int64_t{1} << 20);
+    EXPECT_NE(planned.find("this machine has 1.0 MiB"), std::string::npos) << planned;
+  });
+}
+
 TEST(MemoryCheck, HoldsForComparisonsToo) {
   const TemporaryFolder place;
   const Config config = small_run(place, "run", {"model.width=65536", "model.layers=1024"});

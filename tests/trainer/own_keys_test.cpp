@@ -9,6 +9,7 @@
 #include "keel/config/pages.h"
 #include "keel/tasks/language.h"
 #include "keel/trainer/schema.h"
+#include "tests/error_of.h"
 #include "tests/names_of.h"
 #include "tests/trainer/config_mistakes.h"
 #include "tests/trainer/language_schema.h"
@@ -50,6 +51,24 @@ std::string renamed(std::string text, std::string_view part, std::string_view by
   for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + by.size()))
     text.replace(at, part.size(), by);
   return text;
+}
+
+// Strategies that a program brings, with the first thing that is wrong with each.
+TEST(OwnKeys, OfStrategiesAreRefusedWithAllThatIsWrong) {
+  const auto nothing = [](const Settings&) { return std::unique_ptr<CommunicationStrategy>(); };
+  const auto refusal = [](const std::vector<StrategyEntry>& own) {
+    return testing::error_of([&] { (void)ConfigKeys({}, own); });
+  };
+  EXPECT_EQ(refusal({{.name = "gossip", .summary = "x", .rows = {{.key = "outer.pairs"}}, .make = nothing}}), "");
+  for (const std::string_view name : {"", "none", "diloco"})
+    EXPECT_EQ(refusal({{.name = name, .summary = "x", .make = nothing}}),
+              concat("strategy '", name, "': its name is taken, or is none"));
+  EXPECT_EQ(
+      refusal({{.name = "twice", .summary = "x", .make = nothing}, {.name = "twice", .summary = "x", .make = {}}}),
+      "strategy 'twice': its name is taken, or is none\nstrategy 'twice': nothing makes it");
+  for (const std::string_view key : {"pairs", "outer.type", "outer.on_failure"})
+    EXPECT_EQ(refusal({{.name = "gossip", .summary = "x", .rows = {{.key = key}}, .make = nothing}}),
+              concat("strategy 'gossip': the key ", key, " is not one of its own in the section outer"));
 }
 
 TEST(OwnKeys, AreToldWhatKeelsOwnKeysAreTold) {

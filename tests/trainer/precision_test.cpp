@@ -46,7 +46,12 @@ TEST(PrecisionProbe, ItEndsInTimeWhereEveryProductTakesLong) {
 TEST(PrecisionProbe, AProcessorWithoutInstructionsForBf16ComputesInFp32) {
   const PrecisionChoice choice = choose_precision(Context::create({.threads = 1}), 64);
   if (multiplies_bf16()) {
-    EXPECT_NE(choice.reason.find(" GFLOP/s in bf16 and "), std::string::npos) << choice.reason;
+    const std::string before = "multiplies ", between = " GFLOP/s in bf16 and ";
+    const std::size_t bf16 = choice.reason.find(before), fp32 = choice.reason.find(between);
+    ASSERT_NE(bf16, std::string::npos) << choice.reason;
+    ASSERT_NE(fp32, std::string::npos) << choice.reason;
+    EXPECT_GE(std::stod(choice.reason.substr(bf16 + before.size())), 1) << choice.reason;
+    EXPECT_GE(std::stod(choice.reason.substr(fp32 + between.size())), 1) << choice.reason;
   } else {
     EXPECT_EQ(choice.precision, Strategy::Precision::fp32);
     EXPECT_NE(choice.reason.find("has no instructions for bf16"), std::string::npos) << choice.reason;

@@ -67,6 +67,51 @@ TEST(RunTime, ARunThatItsStepsEndHasTheRatesOfOneWithoutALimit) {
   }
 }
 
+TEST(RunTime, HearsAClockThatWasAskedWhereThereIsALimit) {
+  const Config limited = timed(), free = parse_config("steps: 9\ndata: {type: addition}", "c.yaml");
+  RunTime with(limited, {}), without(free, {});
+  for (RunTime* const time : {&with, &without}) {
+    time->hear(5, 100);
+    time->hear(0, 110);  // not asked
+  }
+  EXPECT_EQ(with.spent().seconds, 5);
+  EXPECT_EQ(with.spent().steps, 100);
+  EXPECT_EQ(without.spent().seconds, 0);
+  EXPECT_EQ(without.spent().steps, 0);
+}
+
+TEST(RunTime, IsKeptByACheckpointHoweverShortItIs) {
+  TrainState state;
+  EXPECT_FALSE(json_of(state).contains("time"));
+  for (const double seconds : {1e-3, 1.0, 2.0}) {
+    state.time = {.seconds = seconds, .since = 3};
+    EXPECT_EQ(json_of(state).at("time").at("seconds").number(), seconds);
+    EXPECT_EQ(json_of(state).at("time").at("since").integer(), 3);
+  }
+}
+
+// Shows what the run said of the time that is left.
+class TimeLeft : public Recorder {
+ public:
+  void on_step(const StepReport& report) override {
+    Recorder::on_step(report);
+    left.push_back(*report.seconds_left);
+    EXPECT_EQ(report.time_limit, 1000);
+    EXPECT_LE(*report.seconds_left, report.time_limit - report.seconds);
+  }
+  std::vector<double> left;
+};
+
+TEST(RunTime, IsLeftForTheStepsThatAreLeft) {
+  const TemporaryFolder place;
+  TimeLeft told;
+  train(small_run(place, "run", {"steps=3", "time_limit=1000", "eval.every=0", "checkpoint.every=0"}), told);
+  ASSERT_EQ(told.left.size(), 3u);
+  EXPECT_GT(told.left[0], 0);
+  EXPECT_GT(told.left[1], 0);
+  EXPECT_EQ(told.left[2], 0);
+}
+
 // Shows what the run said of its rates.
 class Rates : public Recorder {
  public:

@@ -115,6 +115,9 @@ class Walk : public Task {
     return {mean(square(net_.out(net_.table(batch["ids"]), pass))), "rows"};
   }
 
+ protected:
+  Embedding& table() { return net_.table; }
+
  private:
   struct Net : Module {
     Embedding table{7, 8};
@@ -145,6 +148,32 @@ threads: 1
     ASSERT_EQ(records.size(), 4u);
     for (const Json& record : records)
       EXPECT_NEAR(record.at("model_flops").number(), 3 * (1 + 2 + 3 + 4 + 5) * 2 * 8 * 3, 1e-9) << n;
+  }
+}
+
+class LookUp : public Walk {
+ public:
+  using Walk::Walk;
+  Loss training_step(const Batch& batch, Forward&) override { return {mean(square(table()(batch["ids"]))), "rows"}; }
+};
+
+TEST(SpeedRecords, HaveNoShareOfAPeakWhereNothingIsMultiplied) {
+  static const auto keys = keys_of_task<LookUp>("look_up");
+  const TemporaryFolder place;
+  const Config config = task_run(keys, R"(
+steps: 2
+batch: {global: 5}
+checkpoint: {every: 0}
+log: {every: 1, peak_flops: 1e9}
+threads: 1
+)",
+                                 place, "run");
+  train_by(1, config);
+  const std::vector<Json> records = step_records(config);
+  ASSERT_EQ(records.size(), 2u);
+  for (const Json& record : records) {
+    EXPECT_FALSE(record.contains("model_flops"));
+    EXPECT_FALSE(record.contains("flops_utilization"));
   }
 }
 

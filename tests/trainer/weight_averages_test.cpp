@@ -194,6 +194,15 @@ TEST(WeightAverages, OfTwoKindsAreNotEvaluatedBoth) {
     small_run(place, "run", {"ema.decay=0.9", "swa={start: 3, evaluate: true}"});
   });
   EXPECT_NE(told.find("swa.evaluate"), std::string::npos) << told;
+  EXPECT_NE(told.find("evaluations are of one average; set this or ema.evaluate to false"), std::string::npos) << told;
+  for (const char* of_ema : {"false", "true"})
+    EXPECT_EQ(error_of([&] {
+                small_run(place, "run",
+                          {"ema.decay=0.9", concat("ema.evaluate=", of_ema),
+                           concat("swa={start: 3, evaluate: ", of_ema == std::string("true") ? "false" : "true", "}")});
+              }),
+              "")
+        << "ema.evaluate=" << of_ema;
 }
 
 }  // namespace

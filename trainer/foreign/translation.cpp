@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "keel/config/pages.h"
 #include "keel/config/schema_row.h"
 #include "keel/config/values.h"
 #include "keel/runtime/error.h"
@@ -33,7 +34,8 @@ void set_key(YamlNode& root, std::string_view key, const YamlNode& value) {
   auto entry =
       std::find_if(root.entries.begin(), root.entries.end(), [&](const YamlEntry& each) { return each.key == first; });
   if (entry == root.entries.end())
-    entry = root.entries.insert(entry, {std::string(first), value.line, YamlNode::of(YamlNode::Kind::mapping, 1)});
+    entry =
+        root.entries.insert(entry, {std::string(first), value.line, YamlNode::of(YamlNode::Kind::mapping, value.line)});
   if (dot == key.size()) entry->value = value;
   else set_key(entry->value, key.substr(dot + 1), value);
 }
@@ -64,11 +66,6 @@ std::string describe_way(const ForeignRow& row) {
     text += concat("; taken where it is ", listed(row.values));
   if (!row.answered_by.empty()) text += concat("; not where you say ", listed(row.answered_by), " yourself");
   if (!row.automatic.empty()) text += concat("; auto: ", row.automatic);
-  return text;
-}
-
-std::string in_a_cell(std::string text) {
-  for (std::size_t at = text.find('|'); at != std::string::npos; at = text.find('|', at + 2)) text.insert(at, 1, '\\');
   return text;
 }
 
@@ -168,7 +165,7 @@ std::string foreign_reference() {
     constexpr std::string_view kWays[] = {"taken", "mapped", "refused"};
     for (const ForeignRow& row : kind.rows)
       page += concat("| `", row.key, "` | ", kWays[static_cast<std::size_t>(row.way)], " | ",
-                     in_a_cell(describe_way(row)), " |\n");
+                     table_cell(describe_way(row)), " |\n");
     page += '\n';
   }
   return page + "This page is written by `keel docs foreign`.\n";

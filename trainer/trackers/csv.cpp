@@ -29,9 +29,10 @@ std::string cell_of(std::string_view text) {
 std::string text_of_cell(std::string_view cell) {
   if (!cell.starts_with('"')) return std::string(cell);
   std::string text;
-  for (std::size_t i = 1; i + 1 < cell.size(); ++i) {
-    if (cell[i] == '"') ++i;
-    text += cell[i];
+  bool is_second = false;  // of two quotes that mean one
+  for (const char c : cell.substr(1, cell.size() - 2)) {
+    is_second = c == '"' && !is_second;
+    if (!is_second) text += c;
   }
   return text;
 }
