@@ -218,5 +218,25 @@ TEST(Files, GiveTheBitsOfMemoryHoweverGradientsAreSummed) {
     }
 }
 
+TEST(Files, ThatAreReadThroughTheSystemsCacheAreNamedInTheLog) {
+  const auto logged = [](std::size_t alignment) {
+    std::vector<std::string> all;
+    ContextOptions made;
+    made.threads = 1;
+    made.log = [&](LogLevel level, std::string_view message) {
+      EXPECT_EQ(level, LogLevel::info);
+      all.emplace_back(message);
+    };
+    ShardedOptions options = in_dtype(3, DType::bf16, 1);
+    options.sharding.offload_optimizer = Residence::file;
+    options.scratch_file = [=](const std::string&) { return std::make_unique<FaultyFile>(nullptr, alignment); };
+    UnitNet net;
+    Sharded(net, Context::create(made), make_adamw(), options);
+    return all;
+  };
+  EXPECT_EQ(logged(1), (std::vector<std::string>{"files in memory are read and written through the system's cache"}));
+  EXPECT_EQ(logged(512), std::vector<std::string>{});
+}
+
 }  // namespace
 }  // namespace keel
