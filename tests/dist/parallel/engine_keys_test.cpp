@@ -30,24 +30,17 @@ TEST(EngineOptions, HaveTheseLimitsAndUsualValues) {
     for (const auto& key : keys)
       if (const std::string limits = limits_of(key); !limits.empty()) all.push_back(concat(section, key.key, limits));
   });
-  EXPECT_EQ(all, (std::vector<std::string>{"clip from 0, usually 1.0",
-"loss_scale.initial above 0, usually 65536",
-"sharding.bucket above 0, in units of 1048576, auto is 0",
-"sharding.first_bucket above 0, in units of 1048576",
-"sharding.prefetch from 0 to 64",
-"sharding.persistence_threshold from 0",
-"sharding.group from 0 to 1048576",
-"sharding.subgroup from 0 to 1048576",
-"sharding.virtual_ranks from 0 to 1048576",
-"sharding.offload_budget above 0, in units of 1048576",
-"sharding.offload_threads from 1 to 64",
-"gradient_compression.fraction above 0 to 1",
-"gradient_compression.rank from 1 to 4096",
-"loss_scale.growth from 1, usually 2",
-"loss_scale.backoff above 0 to 1, usually 0.5",
-"loss_scale.interval from 1",
-"loss_scale.hysteresis from 1 to 1000",
-"loss_scale.floor from 0, usually 1"}));
+  EXPECT_EQ(all, (std::vector<std::string>{
+                     "clip from 0, usually 1.0", "loss_scale.initial above 0, usually 65536",
+                     "sharding.bucket above 0, in units of 1048576, auto is 0",
+                     "sharding.first_bucket above 0, in units of 1048576", "sharding.prefetch from 0 to 64",
+                     "sharding.persistence_threshold from 0", "sharding.group from 0 to 1048576",
+                     "sharding.subgroup from 0 to 1048576", "sharding.virtual_ranks from 0 to 1048576",
+                     "sharding.offload_budget above 0, in units of 1048576", "sharding.offload_threads from 1 to 64",
+                     "gradient_compression.fraction above 0 to 1", "gradient_compression.rank from 1 to 4096",
+                     "loss_scale.growth from 1, usually 2", "loss_scale.backoff above 0 to 1, usually 0.5",
+                     "loss_scale.interval from 1", "loss_scale.hysteresis from 1 to 1000",
+                     "loss_scale.floor from 0, usually 1"}));
 }
 
 // A change of any other one gives the same bits, so that a run that goes on says nothing about it.
@@ -57,7 +50,12 @@ TEST(EngineOptions, OfWhichTheseAloneChangeTheNumbers) {
     for (const auto& key : keys)
       if (!key.same_numbers) all.push_back(concat(section, key.key));
   });
-  EXPECT_EQ(all, (std::vector<std::string>{"seed", "clip", "clip_by", "sharding.wire", "loss_scale.initial", "sharding.group", "sharding.subgroup", "sharding.weight_code", "sharding.virtual_ranks", "sharding.offload_optimizer", "gradient_compression.type", "gradient_compression.fraction", "gradient_compression.rank", "gradient_compression.bits", "loss_scale.growth", "loss_scale.backoff", "loss_scale.interval", "loss_scale.hysteresis", "loss_scale.floor"}));
+  EXPECT_EQ(all, (std::vector<std::string>{
+                     "seed", "clip", "clip_by", "sharding.wire", "loss_scale.initial", "sharding.group",
+                     "sharding.subgroup", "sharding.weight_code", "sharding.virtual_ranks",
+                     "sharding.offload_optimizer", "gradient_compression.type", "gradient_compression.fraction",
+                     "gradient_compression.rank", "gradient_compression.bits", "loss_scale.growth",
+                     "loss_scale.backoff", "loss_scale.interval", "loss_scale.hysteresis", "loss_scale.floor"}));
 }
 
 }  // namespace

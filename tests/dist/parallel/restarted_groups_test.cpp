@@ -16,8 +16,7 @@ TEST(RestartedGroups, TakeTheStepsOfAnEngineThatIsNew) {
   const StrategyMaker strategies[] = {
       [] { return make_outer_steps({.every = 3, .rate = 0.7, .momentum = 0.9, .nesterov = true}); },
       [] {
-        return make_outer_steps(
-            {.every = 4, .rate = 0.7, .momentum = 0.9, .fragments = 2, .delay = 2, .blend = 0.25});
+        return make_outer_steps({.every = 4, .rate = 0.7, .momentum = 0.9, .fragments = 2, .delay = 2, .blend = 0.25});
       },
       [] { return make_sparse_outer_steps({.every = 3, .rate = 0.8, .decay = 0.9, .chunk = 100, .keep = 7}); },
       [] { return make_fast_components({.decay = 0.9, .chunk = 16, .keep = 3}); }};

@@ -307,6 +307,30 @@ TEST(UnitSchedule, ReadsAUnitFromItsFileOneUseBeforeItIsGathered) {
   }
 }
 
+// Between passes, as whoever prints weights does.
+TEST(UnitSchedule, KeepsAUnitThatSomebodyHasReadUntilItsUse) {
+  std::vector<ScheduledUnit> units(4);
+  for (std::size_t module = 0; module < units.size(); ++module)
+    units[module] = {.module = module, .shards_parameters = true};
+  Performer to(units, {.stage = 3, .prefetch = 0});
+  for (int pass = 0; pass < 3; ++pass) {
+    to.all.clear();
+    if (pass != 1) to.perform(to.schedule.given_back());
+    to.read(2);
+    for (std::size_t module = 0; module < units.size(); ++module) {
+      to.perform(to.schedule.forward_begins(module));
+      to.perform(to.schedule.forward_ends(module, true));
+    }
+    EXPECT_EQ(std::ranges::count(to.all, UnitAction{Kind::gather, 2}), 1) << pass;
+    to.begin(true, true);
+    for (std::size_t unit = units.size(); unit-- > 0;) {
+      to.read(unit);
+      to.perform(to.schedule.leaf_passed(unit));
+    }
+    to.end();
+  }
+}
+
 TEST(UnitSchedule, ABucketIsFullOnceItHasItsBytes) {
   using Buckets = std::vector<std::vector<std::size_t>>;
   const auto buckets = [](int stage, std::int64_t first, std::int64_t further) {
