@@ -219,21 +219,24 @@ TEST(Files, GiveTheBitsOfMemoryHoweverGradientsAreSummed) {
 }
 
 TEST(Files, TakeWhatSomebodyMakesOfAGradientBeforeTheStep) {
-  const auto trained = [](Residence residence) {
-    const Context context = testing::context(1);
-    UnitNet net;
-    ShardedOptions options = in_dtype(0, DType::f32, 1);
-    options.sharding.offload_gradients = residence;
-    Sharded engine(net, context, make_sgd(), options);
-    engine.backward(mean(square(net(uniform_tensor(context, {3, kWidth}, 1)))));
-    for_each_parameter(net, [](const std::string&, Parameter& each) { kernels::scale(each.grad(), 8); });
-    std::vector<double> all = {engine.step(1).get().grad_norm};
-    for (const double each : whole_values(engine)) all.push_back(each);
-    return all;
-  };
-  const std::vector<double> expected = trained(Residence::device);
-  EXPECT_EQ(trained(Residence::file), expected);
-  EXPECT_EQ(trained(Residence::host), expected);
+  for (const auto& [ranks, number] : {std::pair(1, 0), {2, 0}, {2, 1}})
+    run_ranks(ranks, [number = number](Communicator& comm) {
+      const Context context = testing::context(1);
+      const auto trained = [&](Residence residence) {
+        UnitNet net;
+        ShardedOptions options = in_dtype(number, DType::f32, 1);
+        options.sharding.offload_gradients = residence;
+        Sharded engine(net, context, comm, make_sgd(), options);
+        engine.backward(mean(square(net(uniform_tensor(context, {3, kWidth}, 1)))));
+        for_each_parameter(net, [](const std::string&, Parameter& each) { kernels::scale(each.grad(), 8); });
+        std::vector<double> all = {engine.step(1).get().grad_norm};
+        for (const double each : whole_values(engine)) all.push_back(each);
+        return all;
+      };
+      const std::vector<double> expected = trained(Residence::device);
+      EXPECT_EQ(trained(Residence::file), expected);
+      EXPECT_EQ(trained(Residence::host), expected);
+    });
 }
 
 TEST(Files, ThatAreReadThroughTheSystemsCacheAreNamedInTheLog) {
