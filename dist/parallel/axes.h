@@ -38,10 +38,10 @@ struct Axes {
 };
 
 // Where a rank stands: shards are spread over the `ranks` ranks of a group, each of `groups` groups has them all, and a
-// group has subgroups of `subgroup` neighbours.
+// group has subgroups of `subgroup` neighbours, or none where that is 0.
 struct RankPlace {
   int ranks = 1, rank = 0, groups = 1;
-  int subgroup = 1;
+  int subgroup = 0;
   int virtual_ranks = 1;    // that this rank computes, one after the other
   bool sums_groups = true;  // gradients are summed over the groups in each step
 

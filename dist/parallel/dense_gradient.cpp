@@ -58,6 +58,9 @@ class DenseGradient : public UnitGradient {
   void store() override {
     if (pages_) pages_->store_whole();
   }
+  void store_changes() override {
+    if (pages_) pages_->store_changes();
+  }
   void gather_sums() override {
     if (unit_.split.gathers_sums()) gathering_ = unit_.axes.shards.all_gather(sum_, own_, unit_.subject());
   }

@@ -27,7 +27,6 @@ GradientPages::GradientPages(FlatBuffer& buffer, const UnitSplit& split, const U
 
 // For the first contribution of a pass, or for a reader.
 bool GradientPages::bring_whole() {
-  has_noted_ = false;
   if (holds_passes_) {
     whole_page_->wait();
   } else {

@@ -19,6 +19,10 @@ class GradientPages {
 
   // A pass has come past the unit, and its gradient is not reduced now.
   void store_whole();
+  // Before the update, of a gradient that somebody has brought here since.
+  void store_changes() {
+    if (!sums_page_) store_whole();
+  }
   // Around a reduction: `adds`: to sums of earlier passes of the step.
   void begin_sum(bool adds);
   void wait_for_sum();

@@ -151,9 +151,9 @@ void MatrixUpdates::transform_pieces(const Tensor& received) const {
 // Pieces go to the owners of matrices, or come back from there.
 void MatrixUpdates::exchange(const Tensor& mine, const Tensor& dealt, bool back) {
   std::vector<std::int64_t> to_owners, from_ranks;
-  for (int rank = 0; rank < ranks_.size(); ++rank) {
-    to_owners.push_back(deal_.exchanged(ranks_.rank(), rank));
-    from_ranks.push_back(deal_.exchanged(rank, ranks_.rank()));
+  for (int other = 0; other < ranks_.size(); ++other) {
+    to_owners.push_back(deal_.exchanged(ranks_.rank(), other));
+    from_ranks.push_back(deal_.exchanged(other, ranks_.rank()));
   }
   const Stopwatch watch(site_.waited_ms);
   const Tensor there = kernels::to(back ? dealt : mine, site_.collectives, Purpose::bucket);

@@ -72,8 +72,8 @@ void OptimizerMemory::make_operands(std::size_t number, const StateSlots& slots)
               {unit.parameters().own_master(), kWeightUses, unit.parameters().master_page()},
               {unit.gradient().own(), slots.gradient_uses(), unit.gradient().page()}};
   for (std::size_t kind = 0; kind < optimizer_.state_names().size(); ++kind) {
-    states.push_back(zeros(context_, {owned}, dtype_, in_file ? Purpose::bucket : Purpose::optimizer));
-    if (const double initial = optimizer_.initial_state(kind); initial != 0) kernels::fill(states.back(), initial);
+    states.push_back(empty(context_, {owned}, dtype_, in_file ? Purpose::bucket : Purpose::optimizer));
+    kernels::fill(states.back(), optimizer_.initial_state(kind));
     operands.push_back({states.back(), slots.state_uses()});
     if (in_file) operands.back().page = page_of(states.back(), optimizer_.state_names()[kind]);
   }

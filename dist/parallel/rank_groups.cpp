@@ -14,7 +14,7 @@ RankPlace place_of(const ShardedOptions& options, int ranks, int rank) {
   return {.ranks = of_group,
           .rank = rank % of_group,
           .groups = ranks / of_group,
-          .subgroup = sharding.subgroup == 0 ? of_group : sharding.subgroup,
+          .subgroup = sharding.subgroup,
           .virtual_ranks = sharding.of_each(ranks)};
 }
 

@@ -55,7 +55,7 @@ std::vector<LowRank> low_rank_parts(const FlatBuffer& layout, std::int64_t rank)
 // How the payloads of int8, int4, qgz and topk are made.
 Codec codec_of(const Compression& compression);
 
-// Of a dense, trainable unit.
+// Of a unit whose gradient is dense. Of one that is frozen, or whose gradient is kept as rows, nobody runs it.
 ReductionPlan plan_reduction(const FlatBuffer& layout, const UnitSplit& split, const Compression& compression,
                              const RankPlace& place);
 

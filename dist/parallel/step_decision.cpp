@@ -30,6 +30,7 @@ void StepDecision::decide(std::span<const std::unique_ptr<ShardUnit>> units, std
   for (const auto& unit : units) {
     if (!unit->trainable()) continue;
     if (ranks_.size() == 1 && states.size() == 1) unit->gradient().begin_reduce(1);
+    else unit->gradient().store_changes();
     for (std::size_t i = 0; counts && i < states.size(); ++i) unit->add_squares(states[i], before, static_cast<int>(i));
     before += unit->layout().numel;
   }

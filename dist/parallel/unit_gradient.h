@@ -27,6 +27,8 @@ class UnitGradient {
   // Where the whole gradient lies in a file or in the processor's memory: it goes there until the next pass, or the
   // update.
   virtual void store() {}
+  // Before the update: what somebody has made of it since then goes there, too.
+  virtual void store_changes() {}
   // The page of own(), where that lies elsewhere.
   virtual Page* page() { return nullptr; }
   // The state of a step in which squares and first bad element of this rank's shard, counted in the unit, were noted

@@ -35,7 +35,7 @@ UnitSplit split_unit(const FlatBuffer& layout, const ShardedOptions& options, co
   }
   split.files_state = options.sharding.offload_optimizer == Residence::file && layout.trainable;
   if (options.sharding.secondary && split.shards_parameters && place.has_subgroups()) split.secondary = place.subgroup;
-  if (layout.trainable && !layout.sparse) split.reduction = plan_reduction(layout, split, options.compression, place);
+  split.reduction = plan_reduction(layout, split, options.compression, place);
   return split;
 }
 

@@ -162,6 +162,26 @@ TEST_F(GradientsOfDevice, GiveItsBitsInEveryStageAndNumberOfRanksWhereverTheOpti
       }
 }
 
+// Short ones, of whatever is moved between a device and the processor.
+TEST_F(GradientsOfDevice, GiveItsBitsInTwoStepsOfOneRankFromFiles) {
+  KEEL_NEEDS_DEVICES(1);
+  expect_same_everywhere<UnitNet>({.ranks = 1, .parameters = Residence::file, .steps = 2}, {Residence::file});
+}
+
+TEST_F(GradientsOfDevice, GiveItsBitsInTwoStepsOfOneRankFromTheProcessorsMemory) {
+  KEEL_NEEDS_DEVICES(1);
+  expect_same_everywhere<UnitNet>(
+      {.ranks = 1, .settings = LambSettings{}, .parameters = Residence::host, .steps = 2, .budget = kMuch},
+      {Residence::host});
+}
+
+TEST_F(GradientsOfDevice, GiveItsBitsToMatricesInTwoStepsOfOneRank) {
+  KEEL_NEEDS_DEVICES(1);
+  expect_same_everywhere<HiddenNet>(
+      {.ranks = 1, .settings = MuonSettings{.products = MuonProducts::fp32}, .steps = 2, .budget = kMuch},
+      {Residence::file});
+}
+
 TEST_F(GradientsOfDevice, GiveItsBitsInFp32AndWhereSumsAreTakenAfterEachBackward) {
   KEEL_NEEDS_DEVICES(2);
   for (const int number : {0, 3})

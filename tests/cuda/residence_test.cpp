@@ -96,6 +96,15 @@ TEST_F(ResidenceOnDevice, OfWeightsAndStatesGivesTheSameBitsAndMovesWhatThePlanS
     }
 }
 
+TEST_F(ResidenceOnDevice, OfWeightsOnOneRankMovesWhatThePlanSays) {
+  KEEL_NEEDS_DEVICES(1);
+  for (const Residence parameters : {Residence::host, Residence::file}) {
+    const Outcome outcome = train(1, 3, Residence::device, parameters);
+    EXPECT_EQ(outcome.moved, outcome.planned_moved);
+    EXPECT_GT(outcome.moved, 0);
+  }
+}
+
 // Gradients come to the processor in the walk that prepares matrices, and for AdamW once more in that which updates.
 TEST_F(ResidenceOnDevice, OfWhatMuonTrainsGivesTheSameBitsAndMovesWhatThePlanSays) {
   KEEL_NEEDS_DEVICES(2);

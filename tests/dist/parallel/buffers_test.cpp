@@ -209,6 +209,30 @@ TEST(EngineBuffers, AreAsBeforeOnAllRanksWhereOneFailsBetweenForwardAndStep) {
   }
 }
 
+// One value alone that one rank has seen is the mean of all; a buffer of which nobody has seen one stays.
+TEST(EngineBuffers, MoveByASingleValueAndNotByNone) {
+  struct Watching : Module {
+    Linear linear{2, 2};
+    Buffer seen = Buffer::moving_average({2}, 0.25, 8), unseen = Buffer::moving_average({2}, 0.25, 8);
+    void visit(Visitor& v) override {
+      v("linear", linear);
+      v("seen", seen);
+      v("unseen", unseen);
+    }
+  };
+  run_ranks(2, [](Communicator& comm) {
+    const Context context = testing::context(1);
+    Watching net;
+    Sharded engine(net, context, comm, make_sgd());
+    const Forward pass{.training = true, .random = {}, .sample_ids = {}, .observes = true};
+    if (comm.rank() == 1) net.seen.observe(pass, tensor_of(context, {4, -8}, {2}), 1);
+    engine.backward(mean(net.linear(Variable(uniform_tensor(context, {3, 2}, 1)))));
+    EXPECT_TRUE(engine.step(1).get().taken);
+    EXPECT_EQ(doubles(net.seen.value()), (Numbers{7, 4}));
+    EXPECT_EQ(doubles(net.unseen.value()), (Numbers{8, 8}));
+  });
+}
+
 TEST(EngineBuffers, StayInAStepThatIsNotTaken) {
   for (const int ranks : {1, 3})
     run_ranks(ranks, [](Communicator& comm) {

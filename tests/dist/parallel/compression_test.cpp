@@ -1,9 +1,13 @@
 // Laws of compressed gradients among processors, and what they cost.
 
+#include <mutex>
+
 #include "keel/dist/comm/algorithms.h"
+#include "keel/dist/comm/decorators.h"
 #include "keel/dist/parallel/plan.h"
 #include "keel/optim/elementwise.h"
 #include "tests/dist/parallel/compression_laws.h"
+#include "tests/dist/parallel/planned_counts.h"
 
 namespace keel {
 namespace {
@@ -61,6 +65,49 @@ TEST(Compression, SendsTheBytesOfItsFormula) {
     expect(0, kPowerSgd, all_reduce(65 * 3 + 65) + all_reduce(64 * 3));
   }
   static_assert(kNumbers == 4225);
+}
+
+TEST(Compression, HoldsAndSendsTheBytesOfThePlan) {
+  for (const Compression& compression : {Compression{}, kInt8, kInt4, top_k_of(0.03), top_k_of(0.9), kPowerSgd})
+    for (const int number : {0, 2})
+      for (const int micro_batches : {1, 2}) {
+        ShardedOptions options = options_of(number, compression);
+        options.micro_batches = micro_batches;
+        std::mutex mutex;
+        run_ranks(3, [&](Communicator& comm) {
+          UnitNet net, planned;
+          const RankPlan plan = plan_rank(lay_out(planned, 3), *make_sgd(), options, 3, comm.rank());
+          Sharded engine(net, testing::context(1), comm, make_sgd(), options);
+          PlannedCounts counts(plan, engine);
+          const auto step = [&] {
+            for (int micro = 1; micro <= micro_batches; ++micro)
+              engine.backward(loss_of(net, engine.context(), 0, comm), {.last = micro == micro_batches});
+            engine.step(1e-3);
+            for (const auto& unit : engine.units()) unit->parameters().wait_gathered();
+          };
+          counts.expect_of(step, mutex, text_of(compression));
+        });
+      }
+}
+
+// Nor does it ask for an empty sum of factors that are not there.
+TEST(Compression, PowerSgdOfVectorsSendsThemAsTheyAre) {
+  struct Vectors : Module {
+    LayerNorm norm{kWidth};
+    void visit(Visitor& v) override { v("norm", norm); }
+  };
+  run_ranks(2, [&](Communicator& direct) {
+    std::vector<std::int64_t> counts;
+    WatchedCommunicator comm(direct, [&](std::int64_t, const Collective& collective) {
+      if (collective.kind == CollectiveKind::all_reduce) counts.push_back(collective.count());
+    });
+    const Context context = testing::context(1);
+    Vectors net;
+    Sharded engine(net, context, comm, make_sgd(), options_of(0, kPowerSgd));
+    counts.clear();
+    engine.backward(mean(square(net.norm(Variable(uniform_tensor(context, {4, kWidth}, 1))))), {.weight = 4});
+    EXPECT_EQ(counts, std::vector<std::int64_t>{2 * kWidth});
+  });
 }
 
 // Several parameters in a unit, which begin at blocks of the optimizer's states: numbers of no parameter lie between.

@@ -218,5 +218,46 @@ TEST(Files, GiveTheBitsOfMemoryHoweverGradientsAreSummed) {
     }
 }
 
+TEST(Files, TakeWhatSomebodyMakesOfAGradientBeforeTheStep) {
+  for (const auto& [ranks, number] : {std::pair(1, 0), {2, 0}, {2, 1}})
+    run_ranks(ranks, [number = number](Communicator& comm) {
+      const Context context = testing::context(1);
+      const auto trained = [&](Residence residence) {
+        UnitNet net;
+        ShardedOptions options = in_dtype(number, DType::f32, 1);
+        options.sharding.offload_gradients = residence;
+        Sharded engine(net, context, comm, make_sgd(), options);
+        engine.backward(mean(square(net(uniform_tensor(context, {3, kWidth}, 1)))));
+        for_each_parameter(net, [](const std::string&, Parameter& each) { kernels::scale(each.grad(), 8); });
+        std::vector<double> all = {engine.step(1).get().grad_norm};
+        for (const double each : whole_values(engine)) all.push_back(each);
+        return all;
+      };
+      const std::vector<double> expected = trained(Residence::device);
+      EXPECT_EQ(trained(Residence::file), expected);
+      EXPECT_EQ(trained(Residence::host), expected);
+    });
+}
+
+TEST(Files, ThatAreReadThroughTheSystemsCacheAreNamedInTheLog) {
+  const auto logged = [](std::size_t alignment) {
+    std::vector<std::string> all;
+    ContextOptions made;
+    made.threads = 1;
+    made.log = [&](LogLevel level, std::string_view message) {
+      EXPECT_EQ(level, LogLevel::info);
+      all.emplace_back(message);
+    };
+    ShardedOptions options = in_dtype(3, DType::bf16, 1);
+    options.sharding.offload_optimizer = Residence::file;
+    options.scratch_file = [=](const std::string&) { return std::make_unique<FaultyFile>(nullptr, alignment); };
+    UnitNet net;
+    Sharded(net, Context::create(made), make_adamw(), options);
+    return all;
+  };
+  EXPECT_EQ(logged(1), (std::vector<std::string>{"files in memory are read and written through the system's cache"}));
+  EXPECT_EQ(logged(512), std::vector<std::string>{});
+}
+
 }  // namespace
 }  // namespace keel

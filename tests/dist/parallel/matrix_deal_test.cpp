@@ -49,6 +49,7 @@ TEST(MatrixDeal, GivesEachRankAboutTheSameCostAndEveryMatrixOneOwner) {
     EXPECT_LE(*std::ranges::max_element(costs), 4.0 / 3 * std::max(all / ranks, largest));
     EXPECT_EQ(owned, dealt);
     EXPECT_EQ(sent, dealt);
+    EXPECT_EQ(MatrixDeal({}, *optimizer, decay_matrices_only, ranks, true, DType::f32).most_dealt(), 0);
     const MatrixDeal shared(units, *optimizer, decay_matrices_only, ranks, true, DType::f32, MatrixWork::everyone);
     std::int64_t arriving = 0, leaving = 0, operations = 0;
     for (int rank = 0; rank < ranks; ++rank) {

@@ -214,6 +214,24 @@ TEST(OuterSteps, SendAndKeepWhatThePlanSays) {
     }
 }
 
+TEST(OuterSteps, KeepWhatTheirCostSays) {
+  for (const double momentum : {0.0, 0.9})
+    for (const std::int64_t delay : {0, 1})
+      for (const bool repeats : {false, true})
+        run_ranks(2, [&](Communicator& comm) {
+          const auto strategy =
+              make_outer_steps({.every = 2, .momentum = momentum, .delay = delay, .repeats = repeats});
+          const Context context = testing::context(1);
+          const Tensor weights = uniform_tensor(context, {50}, 1);
+          strategy->begin({.units = {{"unit", weights, Tensor()}}, .context = context, .outer = comm});
+          for (int step = 0; step < 4; ++step) strategy->after_step([] { return true; });
+          const StrategyCost cost = strategy->cost(std::vector<StrategyNumbers>{{.count = 50}}, 2, comm.rank());
+          EXPECT_EQ(cost.state, static_cast<std::int64_t>(context.memory()[Purpose::optimizer].current));
+          EXPECT_EQ(cost.every, 2);
+          EXPECT_EQ(cost.sent, 4 * 50) << "half of it, and the sum of the other half";
+        });
+}
+
 // Notes what an engine calls.
 class Listening : public CommunicationStrategy {
  public:

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "keel/dist/parallel/plan.h"
+#include "keel/optim/elementwise.h"
 #include "tests/dist/parallel/sharding_support.h"
 
 namespace keel {
@@ -132,6 +133,22 @@ TEST(Plan, HasTwoGradientsOfADeviceInTheProcessorsMemoryOnTheirWayToAFile) {
   options.sharding.offload_gradients = Residence::host;
   EXPECT_EQ(memory(false).host, 4 * 2'099'200);
   EXPECT_EQ(memory(false).host_buckets, 0) << "what lies there is no copy on its way";
+}
+
+// A unit's update reads its gradient for matrices, and once more for what else it has: the last shard has biases.
+TEST(Plan, MovesAGradientOfADeviceOnceForMatricesAndOnceForTheOthers) {
+  LargeNet model;
+  ShardedOptions options = in_bf16(1);
+  options.sharding.offload_optimizer = Residence::file;
+  options.sharding.offload_budget = 1 << 30;
+  constexpr std::int64_t kUnits = 4, kShard = 262'400, kBytes = 2;
+  const auto moved = [&](const Optimizer& optimizer, int rank) {
+    return plan_rank(lay_out(model, 4), optimizer, options, 4, rank, {}, "direct", /*on_device=*/true).traffic.offload;
+  };
+  const auto muon = make_elementwise("Muon", {.settings = MuonSettings{}});
+  EXPECT_EQ(moved(*make_adamw(), 3), kUnits * kShard * kBytes * (1 + 1)) << "weights and gradients";
+  EXPECT_EQ(moved(*muon, 0), kUnits * kShard * kBytes * (1 + 1));
+  EXPECT_EQ(moved(*muon, 3), kUnits * kShard * kBytes * (1 + 2));
 }
 
 TEST(Plan, NamesARankOrStageThatThereIsNot) {

@@ -377,8 +377,10 @@ TEST(ShardedClosure, RefusesWhatHasNoSense) {
             "LBFGS: gradients that are compared with each other must not be clipped; set clip to 0");
   EXPECT_EQ(refusal([](ShardedOptions& o) { o.compression.type = Compression::Type::int8; }),
             "LBFGS: compression with error feedback is not offered: a gradient must depend on the weights alone");
-  EXPECT_EQ(refusal([](ShardedOptions& o) { o.scaling = LossScaling::dynamic(); }),
-            "LBFGS: a dynamic loss scale is not offered: it skips steps");
+  for (const LossScaling& scaling :
+       {LossScaling::dynamic(), LossScaling{.growth = 2, .backoff = 1}, LossScaling{.growth = 1, .backoff = 0.5}})
+    EXPECT_EQ(refusal([&](ShardedOptions& o) { o.scaling = scaling; }),
+              "LBFGS: a dynamic loss scale is not offered: it skips steps");
   EXPECT_EQ(refusal([](ShardedOptions& o) {
               o.groups = [](std::string_view, const Dims&) { return ParameterGroup{.lr_factor = 0.5}; };
             }),

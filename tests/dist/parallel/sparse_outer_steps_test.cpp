@@ -9,6 +9,7 @@
 #include "keel/dist/parallel/outer_steps.h"
 #include "keel/dist/parallel/plan.h"
 #include "tests/dist/parallel/group_runs.h"
+#include "tests/error_of.h"
 
 namespace keel {
 namespace {
@@ -105,6 +106,7 @@ void expect_formula(const SparseOuterStepOptions& options) {
 TEST(SparseOuterSteps, AreThoseOfTheirFormula) {
   expect_formula(kSparse);
   expect_formula(kSparseExact);
+  expect_formula({.every = 1, .rate = 0.5, .decay = 1, .chunk = 60, .keep = 5, .bits = 32});
 }
 
 TEST(SparseOuterSteps, GiveTheSameBitsInEveryStage) {
@@ -173,11 +175,22 @@ TEST(SparseOuterSteps, SendAndKeepWhatThePlanSays) {
 }
 
 TEST(SparseOuterSteps, RefuseWhatMakesNoSense) {
-  for (const SparseOuterStepOptions& wrong :
-       {SparseOuterStepOptions{.every = 0}, SparseOuterStepOptions{.rate = 0}, SparseOuterStepOptions{.decay = 2},
-        SparseOuterStepOptions{.chunk = 0}, SparseOuterStepOptions{.chunk = 8, .keep = 9},
-        SparseOuterStepOptions{.bits = 3}})
-    EXPECT_THROW(make_sparse_outer_steps(wrong), Error);
+  const auto refusal = [](const SparseOuterStepOptions& options) {
+    return error_of([&] { make_sparse_outer_steps(options); });
+  };
+  constexpr std::int64_t kLongest = 1 << 20;
+  EXPECT_EQ(refusal({.every = 1, .decay = 0, .chunk = 1, .keep = 1}), "");
+  EXPECT_EQ(refusal({.decay = 1, .chunk = kLongest, .keep = kLongest, .bits = 32}), "");
+  EXPECT_EQ(refusal({.every = 0}), "outer steps come every 1 step or more, got 0");
+  EXPECT_EQ(refusal({.rate = 0}), "the outer rate is above 0, got 0");
+  EXPECT_NE(refusal({.rate = INFINITY}), "");
+  EXPECT_EQ(refusal({.decay = 1.25}), "the error's decay is from 0 to 1, got 1.25");
+  EXPECT_EQ(refusal({.decay = -0.25}), "the error's decay is from 0 to 1, got -0.25");
+  EXPECT_EQ(refusal({.chunk = 0}), "a chunk has 1 to 1048576 numbers, got 0");
+  EXPECT_EQ(refusal({.chunk = kLongest + 1}), "a chunk has 1 to 1048576 numbers, got 1048577");
+  EXPECT_EQ(refusal({.chunk = 8, .keep = 9}), "1 to 8 numbers of a chunk are sent, got 9");
+  EXPECT_EQ(refusal({.chunk = 8, .keep = 0}), "1 to 8 numbers of a chunk are sent, got 0");
+  EXPECT_EQ(refusal({.bits = 3}), "numbers are sent in 2 or 32 bits, got 3");
 }
 
 }  // namespace

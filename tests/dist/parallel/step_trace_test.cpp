@@ -112,6 +112,19 @@ TEST(StepTrace, PassesNeedTheirGathersReductionsTheirPassesAndTheUpdateAllReduct
 
 // Units of two megabytes: the first bucket closes with the unit that backward meets first, the next with the last one.
 // Where gradients are sharded each unit is a bucket.
+// Of two micro-batches, which gather it in forward and again in backward.
+TEST(StepTrace, AUnitIsGatheredFromAllRanksOnceAndThenFromItsSubgroup) {
+  LargeNet model;
+  ShardedOptions options = stage(3);
+  options.micro_batches = 2;
+  options.sharding.subgroup = 2;
+  options.sharding.secondary = true;
+  std::vector<Axis> axes;
+  for (const TraceNode& node : trace_step(lay_out(model, 4), *make_adamw(), options, 4, 0, kTokenWeight))
+    if (node.name == "gather layers.1") axes.push_back(node.collective.axis);
+  EXPECT_EQ(axes, (std::vector{Axis::shards, Axis::inside, Axis::inside, Axis::inside}));
+}
+
 TEST(StepTrace, AReductionWaitsForThePassThatFillsItsBucket) {
   for (const int number : {0, 1, 2, 3}) {
     const std::vector<TraceNode> nodes = trace_of(number, 4);

@@ -164,6 +164,14 @@ TEST(StepTuning, OfAnOptimizerThatEvaluatesTheLossItselfIsRefused) {
   }
 }
 
+// As many ahead as there are units have nothing further to gather, and one count alone is no choice.
+TEST(StepTuning, TriesToPrefetchFewerUnitsThanThereAre) {
+  ShardedOptions options = automatic(3);
+  options.sharding.prefetch = 7;
+  for (const auto& [units, largest] : {std::pair{1U, 7}, {2U, 7}, {3U, 2}, {4U, 3}, {5U, 3}})
+    EXPECT_EQ(largest_tried(options, units).prefetch, largest) << units << " units";
+}
+
 TEST(StepTuning, HasTheMemoryOfTheLargestSizeInPlans) {
   const auto planned = [](std::int64_t bucket, int prefetch) {
     UnitNet net;

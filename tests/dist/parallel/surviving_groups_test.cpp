@@ -172,6 +172,7 @@ std::vector<double> stepped(Communicator& direct, const StrategyMaker& make, con
     EXPECT_TRUE(deaths.contains(lost.number));
     EXPECT_EQ(lost.first, lost.number);
     EXPECT_EQ(lost.last, lost.number);
+    EXPECT_EQ(lost.left, groups.ranks().size());
   });
   const Context context = testing::context(1);
   std::vector<StrategyUnit> units;

@@ -93,6 +93,21 @@ std::int64_t asked_in_all() { return static_cast<std::int64_t>(met({}, -1).front
 
 int stride() { return has_processes() ? 4 : 1; }
 
+TEST(SurvivingPairs, AllMeetWhereNoneGoesAndTwoOfThemWhereOneGoesWhole) {
+  for (const std::vector<double>& each : met({}, -1)) {
+    ASSERT_EQ(each.size(), 3U);
+    EXPECT_EQ(each[1], kPairedRanks);
+    EXPECT_EQ(each[2], kPairedRanks / kOfPair);
+  }
+  const auto left = met({{2, 4}, {3, 4}}, -1);
+  for (const int rank : {0, 1, 4, 5}) {
+    const std::vector<double>& each = left[static_cast<std::size_t>(rank)];
+    ASSERT_EQ(each.size(), 3U);
+    EXPECT_EQ(each[1], kPairedRanks - kOfPair);
+    EXPECT_EQ(each[2], kPairedRanks / kOfPair - 1);
+  }
+}
+
 TEST(SurvivingPairs, EndWhereverARankOfAnotherOneGoes) {
   const std::int64_t asked = asked_in_all();
   ASSERT_GT(asked, 12);

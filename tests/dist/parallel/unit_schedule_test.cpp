@@ -272,6 +272,80 @@ TEST(UnitSchedule, AForwardPassHasAsManyWholeUnitsAsArePrefetchedAndOne) {
   }
 }
 
+// It is read one use before the window that is gathered, so that each is read ahead but for those that a pass begins
+// with.
+TEST(UnitSchedule, ReadsAUnitFromItsFileOneUseBeforeItIsGathered) {
+  constexpr std::size_t kModules = 9;
+  for (const std::size_t prefetch : {0, 1, 2, 5}) {
+    std::vector<ScheduledUnit> units(kModules);
+    for (std::size_t module = 0; module < kModules; ++module)
+      units[module] = {.module = module, .shards_parameters = true, .fetches = true};
+    Performer to(units, {.stage = 3, .prefetch = static_cast<int>(prefetch)});
+    for (int pass = 0; pass < 2; ++pass) {
+      to.all.clear();
+      to.perform(to.schedule.pass_begins({UnitPass::Kind::forward}));
+      for (std::size_t module = 0; module < kModules; ++module) {
+        to.perform(to.schedule.forward_begins(module));
+        to.perform(to.schedule.forward_ends(module, true));
+      }
+      const auto ahead = static_cast<std::ptrdiff_t>(pass == 0 ? 0 : kModules - 1 - prefetch);
+      EXPECT_EQ(std::ranges::count(to.all, Kind::fetch, &UnitAction::kind), ahead) << prefetch;
+      to.all.clear();
+      to.begin(true, true);
+      UnitSchedule::Actions first;
+      for (std::size_t unit = kModules; unit-- > kModules - prefetch;) first.push_back({Kind::gather, unit});
+      first.push_back({Kind::fetch, kModules - prefetch - 1});
+      EXPECT_EQ(to.all, first) << prefetch;
+      for (std::size_t unit = kModules; unit-- > 0;) {
+        to.read(unit);
+        to.perform(to.schedule.leaf_passed(unit));
+      }
+      to.end();
+      EXPECT_EQ(std::ranges::count(to.all, Kind::fetch, &UnitAction::kind),
+                static_cast<std::ptrdiff_t>(kModules - prefetch));
+    }
+  }
+}
+
+// Between passes, as whoever prints weights does.
+TEST(UnitSchedule, KeepsAUnitThatSomebodyHasReadUntilItsUse) {
+  std::vector<ScheduledUnit> units(4);
+  for (std::size_t module = 0; module < units.size(); ++module)
+    units[module] = {.module = module, .shards_parameters = true};
+  Performer to(units, {.stage = 3, .prefetch = 0});
+  for (int pass = 0; pass < 3; ++pass) {
+    to.all.clear();
+    if (pass != 1) to.perform(to.schedule.given_back());
+    to.read(2);
+    for (std::size_t module = 0; module < units.size(); ++module) {
+      to.perform(to.schedule.forward_begins(module));
+      to.perform(to.schedule.forward_ends(module, true));
+    }
+    EXPECT_EQ(std::ranges::count(to.all, UnitAction{Kind::gather, 2}), 1) << pass;
+    to.begin(true, true);
+    for (std::size_t unit = units.size(); unit-- > 0;) {
+      to.read(unit);
+      to.perform(to.schedule.leaf_passed(unit));
+    }
+    to.end();
+  }
+}
+
+TEST(UnitSchedule, ABucketIsFullOnceItHasItsBytes) {
+  using Buckets = std::vector<std::vector<std::size_t>>;
+  const auto buckets = [](int stage, std::int64_t first, std::int64_t further) {
+    std::vector<ScheduledUnit> units(7);
+    for (std::size_t module = 0; module < units.size(); ++module)
+      units[module] = {.module = module, .root = module == 2, .trainable = module != 1, .gradient_bytes = 10};
+    return UnitSchedule(units, {.stage = stage, .first_bucket = first, .bucket = further}).buckets();
+  };
+  EXPECT_EQ(buckets(1, 10, 20), (Buckets{{6}, {5, 4}, {3, 0}, {2}})) << "the root's comes last, and frozen ones never";
+  EXPECT_EQ(buckets(0, 11, 20), (Buckets{{6, 5}, {4, 3}, {0, 2}}));
+  EXPECT_EQ(buckets(1, 10, 21), (Buckets{{6}, {5, 4, 3}, {0, 2}}));
+  EXPECT_EQ(buckets(0, 1, 1), (Buckets{{6}, {5}, {4}, {3}, {0}, {2}}));
+  EXPECT_EQ(buckets(2, 60, 60), buckets(0, 1, 1)) << "whole gradients go as soon as they can";
+}
+
 struct Uses {
   std::vector<ScheduledUnit> units;
   std::vector<std::size_t> order;  // modules, some of them several times

@@ -8,6 +8,7 @@
 
 #include "keel/dist/parallel/plan.h"
 #include "tests/dist/parallel/compression_laws.h"
+#include "tests/dist/parallel/planned_counts.h"
 
 namespace keel {
 namespace {
@@ -214,6 +215,28 @@ TEST(TwoSteps, SendTheirBytesByFormula) {
     EXPECT_EQ(outcome.sent, inside + across + gathers);
     EXPECT_EQ(outcome.across, across + gathered_across);
   }
+}
+
+TEST(TwoSteps, HoldTheBytesOfThePlan) {
+  for (const NodeShape& shape : {NodeShape{4, 2}, NodeShape{6, 3}, NodeShape{6, 2}, NodeShape{2, 1}})
+    for (const auto& set : {code_gradients, code_gradients_finely}) {
+      ShardedOptions options = stage(2);
+      set(options);
+      options.sharding.subgroup = shape.subgroup;
+      std::mutex mutex;
+      run_ranks(shape.ranks, [&](Communicator& comm) {
+        UnitNet net, planned;
+        const RankPlan plan = plan_rank(lay_out(planned, shape.ranks), *make_sgd(), options, shape.ranks, comm.rank());
+        Sharded engine(net, testing::context(1), comm, make_sgd(), options);
+        PlannedCounts counts(plan, engine);
+        const auto step = [&] {
+          engine.backward(loss_of(net, engine.context(), 0, comm));
+          engine.step(1e-3);
+          for (const auto& unit : engine.units()) unit->parameters().wait_gathered();
+        };
+        counts.expect_of(step, mutex, concat("subgroups of ", shape.subgroup));
+      });
+    }
 }
 
 TEST(TwoSteps, AddUpTheGradientsOfAllRanks) {
