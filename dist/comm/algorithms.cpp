@@ -49,9 +49,9 @@ Schedule all_to_all(const CollectiveShape& shape) {
   w.begin_step();
   w.combine({input(w.shard(w.rank()))}, output(incoming.of(w.rank())));
   for (int i = 1; i < w.size(); ++i) {
-    const int to = (w.rank() + i) % w.size(), from = (w.rank() + w.size() - i) % w.size();
-    w.send(to, input(w.shard(to)));
-    w.receive(from, output(incoming.of(from)));
+    const int peer = (w.rank() + i) % w.size();
+    w.send(peer, input(w.shard(peer)));
+    w.receive(peer, output(incoming.of(peer)));
   }
   return w.finish();
 }

@@ -12,9 +12,9 @@ void write_direct_reduce(Writer& w, Piece result) {
     terms.push_back(peer == w.rank() ? input(w.shard(peer)) : w.scratch(w.shard(w.rank()).count()));
   // Each begins with its neighbour, so that not all send to one.
   for (int i = 1; i < w.size(); ++i) {
-    const int to = (w.rank() + i) % w.size(), from = (w.rank() + w.size() - i) % w.size();
-    w.send(to, input(w.shard(to)));
-    w.receive(from, terms[static_cast<std::size_t>(from)]);
+    const int peer = (w.rank() + i) % w.size();
+    w.send(peer, input(w.shard(peer)));
+    w.receive(peer, terms[static_cast<std::size_t>(peer)]);
   }
   w.combine(std::move(terms), result);
 }
@@ -22,9 +22,9 @@ void write_direct_reduce(Writer& w, Piece result) {
 void write_direct_gather(Writer& w, Piece own) {
   w.begin_step();
   for (int i = 1; i < w.size(); ++i) {
-    const int to = (w.rank() + i) % w.size(), from = (w.rank() + w.size() - i) % w.size();
-    w.send(to, own);
-    w.receive(from, output(w.shard(from)));
+    const int peer = (w.rank() + i) % w.size();
+    w.send(peer, own);
+    w.receive(peer, output(w.shard(peer)));
   }
 }
 
