@@ -25,7 +25,7 @@ inline void pause_core() {
 void Progress::advance_all_but(const Group& group) noexcept {
   // By index: what a group does may end another one.
   for (std::size_t i = 0; i < groups_.size(); ++i) {
-    if (groups_[i] == &group || groups_[i]->active.empty()) continue;
+    if (groups_[i] == &group) continue;
     try {
       groups_[i]->advance_all();
     } catch (...) {}  // the operation keeps it
