@@ -165,7 +165,7 @@ TEST(NodeMemoryAlone, ARankThatClosesWaitsForItsVisitors) {
       guest.end_visit();
     });
     host.close();
-    EXPECT_TRUE(has_gone);
+    ASSERT_TRUE(has_gone);
     ++areas[0].visitors;
     host.close();  // a second time it waits for nobody, as they see that it has closed
   }
