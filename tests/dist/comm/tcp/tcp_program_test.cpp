@@ -37,6 +37,12 @@ std::array<TcpPeers, 2> connected_pair() {
   return pair;
 }
 
+// They wait for each other.
+void end_together(std::unique_ptr<TcpProgram> one, std::unique_ptr<TcpProgram> other) {
+  const std::jthread ends([&] { other.reset(); });
+  one.reset();
+}
+
 // It says who has left while somebody is in the group; then nothing is kept of it.
 TEST(TcpProgram, ForgetsAGroupThatAllHaveLeft) {
   for (const bool is_first_to_leave : {true, false}) {
@@ -65,8 +71,7 @@ TEST(TcpProgram, ForgetsAGroupThatAllHaveLeft) {
     look();
     EXPECT_FALSE(second.departure(kGroup, first.rank()));
     EXPECT_FALSE(first.departure(kGroup, second.rank()));
-    const std::jthread ends([&] { other.reset(); });  // they wait for each other
-    one.reset();
+    end_together(std::move(one), std::move(other));
   }
 }
 
@@ -78,12 +83,6 @@ TEST(TcpProgram, SaysThatItLeavesAbruptlyOnceItHasFailed) {
   hears.look();
   ASSERT_TRUE(hears.departure(7, 1));
   EXPECT_TRUE(hears.departure(7, 1)->abruptly);
-}
-
-// They wait for each other.
-void end_together(std::unique_ptr<TcpProgram> one, std::unique_ptr<TcpProgram> other) {
-  const std::jthread ends([&] { other.reset(); });
-  one.reset();
 }
 
 TEST(TcpProgram, SaysInItsGoodbyeWhetherItHasFailed) {
