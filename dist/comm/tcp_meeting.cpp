@@ -74,7 +74,7 @@ class Meeting {
   }
 
  private:
-  Socket& socket(int rank) { return peers_.sockets[static_cast<std::size_t>(rank)]; }
+  Socket& socket(int rank) { return peers_.sockets.at(static_cast<std::size_t>(rank)); }
 
   // What may have kept ranks out.
   std::string why_not(const TcpDoor& door) const {

@@ -28,14 +28,13 @@ constexpr int kSecondsOfSilence = 20, kSecondsBetweenProbes = 5, kProbes = 4;
 
 using Resolved = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
 
-Resolved resolve(const TcpAddress& address, bool to_listen) {
+Resolved resolve(const TcpAddress& address) {
   addrinfo wanted{};
   wanted.ai_family = AF_UNSPEC;
   wanted.ai_socktype = SOCK_STREAM;
-  wanted.ai_flags = AI_NUMERICSERV | (to_listen ? AI_PASSIVE : 0);
+  wanted.ai_flags = AI_NUMERICSERV;
   addrinfo* found = nullptr;
-  const int code = ::getaddrinfo(address.host.empty() ? nullptr : address.host.c_str(),
-                                 std::to_string(address.port).c_str(), &wanted, &found);
+  const int code = ::getaddrinfo(address.host.c_str(), std::to_string(address.port).c_str(), &wanted, &found);
   if (code != 0) throw Error(concat("cannot find the host of ", to_string(address), ": ", ::gai_strerror(code)));
   return {found, &::freeaddrinfo};
 }
@@ -169,7 +168,7 @@ TcpListener::TcpListener(const TcpAddress& address) : address_(address) {
   if (!address.is_loopback()) tries = {{"::", address.port}, {"0.0.0.0", address.port}};
   int error = 0;
   for (const TcpAddress& at : tries) {
-    const Resolved found = resolve(at, true);
+    const Resolved found = resolve(at);
     Socket socket = make(found->ai_family);
     if (socket.is_open()) {
       set(socket.file(), SOL_SOCKET, SO_REUSEADDR, 1);
@@ -209,7 +208,7 @@ TcpAddress address_of_peer(const Socket& socket) {
 }
 
 Socket connect_to(const TcpAddress& address, const std::string& what, Clock::time_point deadline) {
-  const Resolved found = resolve(address, false);
+  const Resolved found = resolve(address);
   for (;;) {
     int error = 0;
     for (const addrinfo* to = found.get(); to != nullptr; to = to->ai_next) {

@@ -349,8 +349,9 @@ std::unique_ptr<Transport> ThreadHub::Endpoint::split(int color, int key, Split:
   return end;
 }
 
-ThreadHub::ThreadHub(int size) : state_(std::make_shared<State>(size, std::make_shared<Family>())) {
+ThreadHub::ThreadHub(int size) {
   KEEL_CHECK(size > 0, "a group of ranks needs one at least, got ", size);
+  state_ = std::make_shared<State>(size, std::make_shared<Family>());
 }
 
 int ThreadHub::size() const { return state_->size; }

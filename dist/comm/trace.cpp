@@ -283,7 +283,7 @@ Overlap measure_overlap(std::span<const TraceSpan> spans, int rank, std::int64_t
   std::vector<std::pair<std::int64_t, std::int64_t>> under_way, waits;
   for (const TraceSpan& span : spans) {
     const std::int64_t begin = std::max(span.begin, from), end = std::min(span.end, to);
-    if (span.rank != rank || span.row == TraceRow::compute || begin >= end) continue;
+    if (span.rank != rank || span.row == TraceRow::compute) continue;
     (span.row == TraceRow::communication ? under_way : waits).emplace_back(begin, end);
   }
   return {.communication_ms = covered_ms(std::move(under_way)), .exposed_ms = covered_ms(std::move(waits))};

@@ -23,6 +23,7 @@ OTHER_PROGRAMS = {
 }
 # Behind it: tests of the layer on devices.
 ON_DEVICES = {
+    "comm": {"test_cuda": "StagedCollectives.*"},
     "parallel": {"test_cuda": "*Residence*:Offload.*:GradientsOfDevice.*:Staged*:NcclSharded.*:NcclRows.*:*BuffersOnDevice*"},
 }
 WRONG = re.compile(r"^(/[^\s:]+):(\d+):", re.MULTILINE)

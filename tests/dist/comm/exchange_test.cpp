@@ -51,6 +51,17 @@ TEST(Exchange, BringsTextsOfAnyLengthsToAll) {
     });
 }
 
+// Its length, and then its bytes.
+TEST(Exchange, BroadcastsATextByTwoCollectivesAndAnEmptyOneByOne) {
+  on_ranks(2, [](Communicator& comm) {
+    for (const std::string& text : {std::string(), std::string("a"), std::string(400, 'b')}) {
+      const std::int64_t before = comm.traffic().collectives;
+      EXPECT_EQ(broadcast_text(comm, text, 1), text);
+      EXPECT_EQ(comm.traffic().collectives - before, text.empty() ? 1 : 2);
+    }
+  });
+}
+
 TEST(Together, AllGoOnWhereNoneThrows) {
   for (const int n : {1, 2, 3})
     on_ranks(n, [](Communicator& comm) {
@@ -133,6 +144,8 @@ TEST(Agreement, NamesTheFirstRankThatDiffersAndTheLine) {
        "rank 0 has right 12, rank 1 has right 13"},
       {{"a\nb\n", "a\nb\n", "a\nb\nc\n"}, "rank 0 has nothing more, rank 2 has c"},
       {{"a\nb", "a\nbcd", "a\nb"}, "rank 0 has b, rank 1 has bcd"},
+      {{"a\nb\nc\n", "a\nbcd\nc\n", "a\nb\nc\n"}, "rank 0 has b, rank 1 has bcd"},
+      {{"ab\n", "ab\n", "a\n"}, "rank 0 has ab, rank 2 has a"},
       {{"a\nb\n", "a\n", "a\nb\n"}, "rank 0 has b, rank 1 has nothing more"},
       {{"", "a", ""}, "rank 0 has nothing more, rank 1 has a"},
   };

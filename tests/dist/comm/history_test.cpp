@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
 #include "tests/support.h"
 
 namespace keel {
@@ -104,6 +106,58 @@ TEST(CollectiveHistory, ShowsPairsThatDidNotFitBefore) {
     }
     EXPECT_EQ(difference_of(told), more == 0 ? "" : kBefore) << more;
   }
+}
+
+// Each of `kRanks` sends 9 elements to each, but `sender` to `receiver` so many more.
+constexpr std::size_t kRanks = 4;
+Collective exchange_of(std::size_t rank, std::size_t sender, std::size_t receiver, std::int64_t more) {
+  const Tensor x = empty(testing::context(1), {0});
+  Collective made{.kind = CollectiveKind::all_to_all,
+                  .input = x,
+                  .output = x,
+                  .counts = std::vector<std::int64_t>(kRanks, 9),
+                  .incoming = std::vector<std::int64_t>(kRanks, 9)};
+  if (rank == sender) made.counts[receiver] += more;
+  return made;
+}
+
+TEST(Signatures, NameAnyPairThatDoesNotFit) {
+  for (std::size_t sender = 0; sender < kRanks; ++sender)
+    for (std::size_t receiver = 0; receiver < kRanks; ++receiver)
+      for (const std::int64_t more : {1, 7, -5}) {
+        std::vector<Signature> asked;
+        for (std::size_t r = 0; r < kRanks; ++r)
+          asked.push_back(signature_of(3, exchange_of(r, sender, receiver, more), static_cast<int>(r)));
+        EXPECT_EQ(difference(asked), concat("ranks send each other other counts than they receive in all_to_all_v, "
+                                            "number 3: rank ",
+                                            sender, " sends rank ", receiver, ' ', std::abs(more),
+                                            more > 0 ? " more" : " less", " than that receives"));
+      }
+}
+
+TEST(Signatures, OfDifferentNumbersAreToldWithBoth) {
+  for (const std::size_t odd : {1, 2}) {
+    std::vector<Signature> asked(3, signature_of(3, asked_sum(7)));
+    asked[odd] = signature_of(4, asked_sum(7));
+    EXPECT_EQ(difference(asked), concat("ranks ask for different collectives as number 3: rank 0 for all_reduce of 7 "
+                                        "f32 (sum, direct), rank ",
+                                        odd, " for all_reduce of 7 f32 (sum, direct) as number 4"));
+  }
+}
+
+TEST(Collective, IsToldWithTheRankThatItGoesToOrComesFrom) {
+  const std::pair<CollectiveKind, std::string> kinds[] = {{CollectiveKind::send, "send of 6 f32 to rank 2"},
+                                                          {CollectiveKind::receive, "receive of 6 f32 from rank 2"},
+                                                          {CollectiveKind::broadcast, "broadcast of 6 f32 from rank 2"},
+                                                          {CollectiveKind::scatter, "scatter of 6 f32 from rank 2"},
+                                                          {CollectiveKind::gather, "gather of 6 f32 to rank 2"},
+                                                          {CollectiveKind::reduce, "reduce of 6 f32 (sum) to rank 2"},
+                                                          {CollectiveKind::all_gather, "all_gather of 6 f32"},
+                                                          {CollectiveKind::all_to_all, "all_to_all of 6 f32"},
+                                                          {CollectiveKind::barrier, "barrier"}};
+  const Tensor x = empty(testing::context(1), {6});
+  for (const auto& [kind, text] : kinds)
+    EXPECT_EQ(concat(Collective{.kind = kind, .input = x, .output = x, .peer = 2}), text);
 }
 
 // A larger number may be the chance of another pair.

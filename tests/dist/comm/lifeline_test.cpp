@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <latch>
 #include <optional>
 #include <random>
@@ -15,6 +16,7 @@
 #include "keel/kernels/elementwise.h"
 #include "keel/runtime/error.h"
 #include "tests/dist/comm/forwarding_transport.h"
+#include "tests/dist/comm/messages.h"
 #include "tests/dist/comm/ranks.h"
 #include "tests/support.h"
 
@@ -120,12 +122,53 @@ TEST(Agreement, IsTheSameOnAllThatAreLeftWheneverOthersDie) {
 }
 
 TEST(Agreement, LeavesOutAWholeGroup) {
-  const auto by_rank = agreed_by({kImmortal, kImmortal, kImmortal, 0, kImmortal, kImmortal}, {0, 0, 1, 1, 2, 2});
-  for (const std::size_t r : {0, 1, 4, 5}) {
-    ASSERT_EQ(by_rank[r].size(), static_cast<std::size_t>(kAgreements));
-    EXPECT_EQ(by_rank[r].back().ranks, (std::vector<int>{0, 1, 4, 5}));
+  const std::vector<int> groups = {0, 0, 1, 1, 2, 2};
+  for (std::size_t dead = 0; dead < groups.size(); ++dead) {
+    std::vector<int> deaths(groups.size(), kImmortal), left;
+    deaths[dead] = 0;
+    for (std::size_t r = 0; r < groups.size(); ++r)
+      if (groups[r] != groups[dead]) left.push_back(static_cast<int>(r));
+    const auto by_rank = agreed_by(deaths, groups);
+    for (const int r : left) {
+      const std::vector<Survivors>& told = by_rank[static_cast<std::size_t>(r)];
+      ASSERT_EQ(told.size(), static_cast<std::size_t>(kAgreements));
+      EXPECT_EQ(told.back().ranks, left);
+    }
+    EXPECT_LT(by_rank[dead ^ 1].size(), static_cast<std::size_t>(kAgreements)) << "it ends with its group";
   }
-  EXPECT_LT(by_rank[2].size(), static_cast<std::size_t>(kAgreements)) << "it ends with its group";
+}
+
+// The ends of all ranks of a lifeline.
+std::vector<std::unique_ptr<Transport>> lifelines_of(const ThreadHub& hub) {
+  std::vector<std::unique_ptr<Transport>> ends(static_cast<std::size_t>(hub.size()));
+  std::vector<std::jthread> threads;
+  for (int rank = 0; rank < hub.size(); ++rank)
+    threads.emplace_back([&, rank] { ends[static_cast<std::size_t>(rank)] = hub.connect(rank)->lifeline(); });
+  return ends;
+}
+
+// All ranks but 0 are played by hand. What they send: whether it is the result, and for each rank whether it is
+// missing, whether its word is known, and the word.
+TEST(Agreement, IsNoneWhereRanksMissOthers) {
+  constexpr int kRanks = 4;
+  constexpr std::uint64_t kFirst = std::uint64_t{1} << 32;  // the tag of the first agreement's first round
+  using Numbers = std::array<std::int64_t, 1 + 3 * kRanks>;
+  for (int missing = 1; missing < kRanks; ++missing) {
+    std::vector<std::unique_ptr<Transport>> ends = lifelines_of(ThreadHub(kRanks));
+    Agreement agreement(*ends[0], each_by_itself(kRanks), std::chrono::seconds(20));
+    std::jthread zero([&] { EXPECT_EQ(agreement.agree(7).ranks, std::vector<int>{0}) << "the others go afterwards"; });
+    const int speaker = missing == 1 ? 2 : 1;
+    Numbers said[kRanks] = {}, heard = {};
+    said[speaker][1 + static_cast<std::size_t>(missing)] = 1;
+    std::vector<std::unique_ptr<Message>> sent;
+    for (std::size_t r = 1; r < kRanks; ++r) sent.push_back(ends[r]->send(0, kFirst, said[r].data(), sizeof(Numbers)));
+    Transport& end = *ends[static_cast<std::size_t>(speaker)];
+    finish(end, *end.receive(0, kFirst + 1, heard.data(), sizeof(Numbers)));
+    EXPECT_EQ(heard[0], 0) << "it takes the result from ranks that miss others";
+    for (int r = 0; r < kRanks; ++r) EXPECT_EQ(heard[1 + static_cast<std::size_t>(r)], r == missing ? 1 : 0);
+    sent.clear();
+    for (std::size_t r = 1; r < kRanks; ++r) ends[r].reset();
+  }
 }
 
 TEST(Agreement, EndsWhereARankNeitherComesNorGoes) {

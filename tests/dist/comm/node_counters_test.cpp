@@ -107,6 +107,19 @@ TEST(NodeCounters, NeverRunAheadOfWhatTheyRestOn) {
   });
 }
 
+// Elements of each shard that a round shows.
+TEST(NodeCounters, CountNoRoundBehindTheLastPiece) {
+  constexpr std::int64_t kPiece = NodeArea::kBuffer / sizeof(float) / kWatched / 16 * 16;
+  const std::pair<std::int64_t, std::uint64_t> cases[] = {
+      {kPiece - 1, 1}, {kPiece, 1}, {kPiece + 1, 2}, {2 * kPiece - 1, 2}, {2 * kPiece, 2}};
+  for (const auto& [elements, rounds] : cases)
+    watch(1, 1, rounds, [elements = elements](Communicator& comm, const TensorsOf& mine) {
+      const Tensor x = mine(kWatched * elements);
+      comm.all_reduce(x).wait();
+      EXPECT_TRUE(is_all(x, 6));
+    });
+}
+
 TEST(NodeCounters, OfSumsForSomeRanksCountAllRounds) {
   watch(0, 2, 4, [](Communicator& comm, const TensorsOf& mine) {
     const Tensor scattered = mine(kElements / kWatched), reduced = mine(kElements);
@@ -194,6 +207,30 @@ TEST(NodeTimeOut, NamesThoseWhoDidNotComeAndLetsTheOthersIn) {
                              names));
       if (shared) { EXPECT_EQ(area_of(areas, 0).closed, 1U) << "its tensors are its own again"; }
     }
+}
+
+// Three ranks in one thread. All ask for two sums; of the first one, which goes piece by piece, rank 2 alone shows rank
+// 0 anything.
+TEST(NodeTimeOut, NamesThoseWhoAreBehindInACollectiveOrInTheOneBefore) {
+  for (const bool is_first : {true, false}) {
+    const ThreadHub hub(kWatched);
+    SharedAreas areas;
+    std::vector<std::unique_ptr<Communicator>> comms;
+    for (int rank = 0; rank < kWatched; ++rank)
+      comms.push_back(make_communicator(std::make_unique<WatchedTransport>(hub.connect(rank), areas),
+                                        {.timeout = std::chrono::milliseconds(5)}));
+    std::vector<Work> large(kWatched), small(kWatched);
+    for (const std::size_t rank : {1, 2, 0}) {
+      large[rank] = comms[rank]->all_reduce(zeros(testing::context(1), {kElements}));
+      small[rank] = comms[rank]->all_reduce(zeros(testing::context(1), {8}));
+    }
+    EXPECT_FALSE(large[2].has_finished());
+    EXPECT_EQ(error_of([&] { (is_first ? large : small)[0].wait(); }),
+              is_first ? "rank 0 gave up after 5 ms in all_reduce of 150000 f32 (sum) (collective number 0): nothing "
+                         "came from rank 1"
+                       : "rank 0 gave up after 5 ms in all_reduce of 8 f32 (sum) (collective number 1): nothing came "
+                         "from ranks 1, 2");
+  }
 }
 
 }  // namespace

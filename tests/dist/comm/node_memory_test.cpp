@@ -4,10 +4,13 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <string>
+#include <thread>
 
 #include "keel/runtime/error.h"
 #include "tests/error_of.h"
@@ -145,6 +148,26 @@ TEST(NodeMemoryAlone, LetsNobodyInOnceARankHasClosed) {
       if (own == closed) memory.end_visit();
       for (int r = 0; r < kRanks; ++r) EXPECT_EQ(areas[r].visitors, 0U);
     }
+  }
+}
+
+// They read its tensors.
+TEST(NodeMemoryAlone, ARankThatClosesWaitsForItsVisitors) {
+  for (const bool one_address_space : {true, false}) {
+    OwnAreas areas(2, one_address_space);
+    NodeMemory host = areas.seen_by(0), guest = areas.seen_by(1);
+    ASSERT_TRUE(guest.visit());
+    std::atomic<bool> has_gone = false;
+    const std::jthread goes([&] {
+      while (!host.any_has_closed()) std::this_thread::yield();
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      has_gone = true;
+      guest.end_visit();
+    });
+    host.close();
+    ASSERT_TRUE(has_gone);
+    ++areas[0].visitors;
+    host.close();  // a second time it waits for nobody, as they see that it has closed
   }
 }
 

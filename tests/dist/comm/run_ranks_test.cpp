@@ -35,10 +35,30 @@ TEST(RunRanks, RethrowsTheFailureThatAllHaveAgreedOn) {
               "ranks differ in the weather");
 }
 
+// The reason of one that an exception ends may yet come.
+TEST(ThreadHub, MissesARankThatHasLeftInOrderAtOnce) {
+  for (const bool in_order : {true, false}) {
+    const ThreadHub hub(2);
+    const std::unique_ptr<Transport> stays = hub.connect(0);
+    int number = 0;
+    const std::unique_ptr<Message> message = stays->receive(1, 0, &number, sizeof(number));
+    EXPECT_FALSE(message->has_finished());
+    try {
+      const std::unique_ptr<Transport> goes = hub.connect(1);
+      if (!in_order) throw Error("bad weather");
+    } catch (const Error&) {}
+    EXPECT_EQ(testing::error_of([&] { EXPECT_FALSE(message->has_finished()); }),
+              in_order ? "rank 1 has left while rank 0 waits for it" : "");
+  }
+}
+
 TEST(ThreadHub, HasThePlacesOfItsRanksAlone) {
   const ThreadHub hub(2);
   for (const int rank : {-1, 2, 3})
     EXPECT_EQ(testing::error_of([&] { hub.connect(rank); }), concat("there is no rank ", rank, " of 2"));
+  for (const int size : {0, -1})
+    EXPECT_EQ(testing::error_of([&] { ThreadHub none(size); }),
+              concat("a group of ranks needs one at least, got ", size));
 }
 
 }  // namespace

@@ -24,6 +24,18 @@ TEST(Waker, RemembersAWakeThatCameBeforeTheWait) {
   waker.wait(kForever);
 }
 
+TEST(Waker, WaitsUntilSomethingHasHappened) {
+  Waker waker;
+  std::atomic<bool> has_happened = false;
+  const std::jthread wakes([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(30));
+    has_happened = true;
+    waker.wake();
+  });
+  waker.wait(kForever);
+  EXPECT_TRUE(has_happened);
+}
+
 // Each thread waits for the other's turn, asleep or not.
 TEST(Waker, LosesNoneOfAThousandWakes) {
   Waker wakers[2];

@@ -94,5 +94,20 @@ TEST(Windows, AreReadInPlaceWhereTheTensorsThatOthersTouchLieInThem) {
   }
 }
 
+TEST(Windows, AreCountedAsMemoryOfWhatTheyAreFor) {
+  constexpr std::int64_t kCount = 12'000;
+  const ThreadHub hub(2);
+  Board board;
+  int announcements = 0;
+  const auto comm = make_communicator(std::make_unique<Processes>(hub.connect(0), board, announcements));
+  const Context context = Context::create({.threads = 1});
+  const auto held = [&] { return context.memory()[Purpose::gradient].current; };
+  {
+    const Tensor window = comm->allocate(context, kCount, DType::f32, Purpose::gradient);
+    EXPECT_EQ(held(), kCount * sizeof(float));
+  }
+  EXPECT_EQ(held(), 0U);
+}
+
 }  // namespace
 }  // namespace keel

@@ -53,7 +53,9 @@ TEST(SharedSegment, IsOpenedByItsWholeNameAlone) {
 // As where whoever started the process has closed its standard input.
 TEST(SharedSegment, MayBeTheProcesssFirstFile) {
   const int input = ::dup(STDIN_FILENO);
+  const auto before = SharedSegment::create(kBytes);
   ::close(STDIN_FILENO);
+  EXPECT_TRUE(SharedSegment::open(before->name(), kBytes)) << "as the first file";
   {
     const auto made = SharedSegment::create(kBytes);
     EXPECT_EQ(made->name().file, 0);
@@ -63,6 +65,22 @@ TEST(SharedSegment, MayBeTheProcesssFirstFile) {
   }
   ::dup2(input, STDIN_FILENO);
   ::close(input);
+}
+
+// None that the process opens later under the number.
+TEST(SharedSegment, ClosesNoFileButItsOwn) {
+  int number = -1;
+  {
+    const auto made = SharedSegment::create(kBytes);
+    const auto opened = SharedSegment::open(made->name(), kBytes);
+    number = static_cast<int>(made->name().file);
+    made->hide();
+    EXPECT_EQ(::dup2(STDERR_FILENO, number), number);
+    made->hide();
+  }
+  EXPECT_NE(::fcntl(number, F_GETFD), -1);
+  ::close(number);
+  for (const int file : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) EXPECT_NE(::fcntl(file, F_GETFD), -1) << file;
 }
 
 TEST(SharedSegment, StaysWhereItIsOnceItIsHidden) {

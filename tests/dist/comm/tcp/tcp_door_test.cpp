@@ -11,6 +11,7 @@
 
 #include <array>
 #include <cerrno>
+#include <cstring>
 #include <deque>
 #include <functional>
 #include <thread>
@@ -28,12 +29,20 @@ using namespace std::chrono_literals;
 thread_local int polls_without_news = 0;                  // of this thread, that come next
 thread_local std::deque<std::function<void()>> at_polls;  // what happens before each of them
 thread_local bool binds_to_its_peer = false;              // the next socket of this thread that connects
+thread_local std::deque<int> errors_of_accepts;           // of this thread, that come next; 0 is none
+
+// What this thread has waited for: for how long at most, and the last file.
+struct Poll {
+  int milliseconds, last_file;
+};
+thread_local std::vector<Poll> seen_polls;
 
 }  // namespace
 }  // namespace keel
 
 // They stand before those of the system's library.
 extern "C" int poll(pollfd* files, nfds_t count, int milliseconds) {
+  keel::seen_polls.push_back({milliseconds, files[count - 1].fd});
   if (!keel::at_polls.empty()) {
     const std::function<void()> happens = std::move(keel::at_polls.front());
     keel::at_polls.pop_front();
@@ -52,6 +61,13 @@ extern "C" int connect(int file, const sockaddr* to, socklen_t length) {
   const auto result = static_cast<int>(::syscall(SYS_connect, file, to, length));
   if (result != 0 || keel::polls_without_news == 0) return result;
   errno = EINPROGRESS;
+  return -1;
+}
+extern "C" int accept4(int file, sockaddr* from, socklen_t* length, int flags) {
+  const int error = keel::errors_of_accepts.empty() ? 0 : keel::errors_of_accepts.front();
+  if (!keel::errors_of_accepts.empty()) keel::errors_of_accepts.pop_front();
+  if (error == 0) return static_cast<int>(::syscall(SYS_accept4, file, from, length, flags));
+  errno = error;
   return -1;
 }
 
@@ -135,6 +151,52 @@ TEST_F(OpenDoor, HearsAGuestThatHasJustComeIntoAFullHouse) {
   EXPECT_EQ(guest->introduction.rank, 1);
 }
 
+// Who has been sent away leaves a file to the next one.
+TEST_F(OpenDoor, ListensAgainOnceAFullHouseHasSentTheOldestAway) {
+  const Socket silent = visitor(), waiting = visitor();
+  errors_of_accepts = {0, EMFILE, EMFILE};
+  seen_polls.clear();
+  at_polls = {[] {}, [] {}, [&] { introduce(waiting, 1); }};
+  const std::optional<TcpGuest> guest = door_.next(door_later(20s), {});
+  ASSERT_TRUE(guest);
+  EXPECT_EQ(guest->introduction.rank, 1);
+  ASSERT_GE(seen_polls.size(), 3u);
+  EXPECT_GE(seen_polls[0].last_file, 0) << "it listens";
+  EXPECT_EQ(seen_polls[1].last_file, -1) << "a call that it cannot answer would end the wait";
+  EXPECT_LE(seen_polls[1].milliseconds, 50);
+  EXPECT_EQ(seen_polls[2].last_file, seen_polls[0].last_file);
+}
+
+// The deadline, and that of a guest who says nothing.
+TEST_F(OpenDoor, WaitsForNothingBeyondADeadline) {
+  for (const bool is_guests : {false, true}) {
+    const Socket silent = visitor();
+    Socket next;
+    TcpDoor door(listener_, kToken, is_guests ? 20ms : 20s);
+    at_polls = {[] {}, [] {},
+                [&] {
+                  next = visitor();
+                  introduce(next, 2);
+                }};
+    seen_polls.clear();
+    EXPECT_EQ(door.next(door_later(is_guests ? 20s : 20ms), {}).has_value(), is_guests);
+    at_polls.clear();
+    ASSERT_GE(seen_polls.size(), 2u);
+    EXPECT_LE(seen_polls[1].milliseconds, 20);
+  }
+}
+
+TEST(TcpListening, KnowsWhichErrorsSayThatFilesOrMemoryRanOut) {
+  const TcpListener listener({"127.0.0.1", 0});
+  for (const int error : {EMFILE, ENFILE, ENOBUFS, ENOMEM, EAGAIN, EBADF}) {
+    errors_of_accepts = {EINTR, ECONNABORTED, error};  // who has gone again is nobody
+    const TcpListener::Accepted accepted = listener.accept();
+    EXPECT_TRUE(errors_of_accepts.empty());
+    EXPECT_FALSE(accepted.socket.is_open());
+    EXPECT_EQ(accepted.lacks_files, error != EAGAIN && error != EBADF) << std::strerror(error);
+  }
+}
+
 TEST_F(OpenDoor, LetsInAllThatHaveComeInTheirOrder) {
   std::vector<Socket> visitors;
   for (int rank = 0; rank < 3; ++rank) introduce(visitors.emplace_back(visitor()), rank);
@@ -158,6 +220,28 @@ TEST(TcpGrace, ARankWaitsForTheReasonBeyondItsTimeOut) {
   });
   EXPECT_EQ(error_of([&] { meet({.rank = 1, .size = 3, .address = to_string(listener->address()), .timeout = 20ms}); }),
             "rank 2 did not come");
+}
+
+TEST(TcpGrace, WhoeverGivesNoWholeAnswerIsNoKeel) {
+  const TcpAnswer answers[] = {{.magic = kTcpMagic + 1, .verdict = TcpVerdict::wrong_input, .bytes = 3},
+                               {.verdict = TcpVerdict::wrong_input, .bytes = 4},
+                               {.bytes = 3 * 64 + 1},
+                               {.bytes = 3 * 64}};
+  for (std::size_t i = 0; i <= std::size(answers); ++i) {
+    const auto listener = std::make_shared<const TcpListener>(TcpAddress{"127.0.0.1", 0});
+    const std::jthread zero([&] {
+      TcpDoor door(listener, 0xcbf2'9ce4'8422'2325, 20s);
+      const std::optional<TcpGuest> guest = door.next(door_later(20s), {});
+      ASSERT_TRUE(guest);
+      if (i == std::size(answers)) return;  // without a word
+      EXPECT_TRUE(write_all(guest->socket, &answers[i], sizeof(TcpAnswer), door_later(20s)));
+      EXPECT_TRUE(write_all(guest->socket, "any", 3, door_later(20s)));
+    });
+    const std::string address = to_string(listener->address());
+    EXPECT_EQ(error_of([&] { meet({.rank = 1, .size = 3, .address = address, .timeout = 20s}); }),
+              concat("rank 0 at ", address, " ended before all ranks had come, or is no keel"))
+        << i;
+  }
 }
 
 TEST(TcpConnecting, GoesOnWhereASecondBringsNoNews) {

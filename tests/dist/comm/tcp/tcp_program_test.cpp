@@ -37,6 +37,12 @@ std::array<TcpPeers, 2> connected_pair() {
   return pair;
 }
 
+// They wait for each other.
+void end_together(std::unique_ptr<TcpProgram> one, std::unique_ptr<TcpProgram> other) {
+  const std::jthread ends([&] { other.reset(); });
+  one.reset();
+}
+
 // It says who has left while somebody is in the group; then nothing is kept of it.
 TEST(TcpProgram, ForgetsAGroupThatAllHaveLeft) {
   for (const bool is_first_to_leave : {true, false}) {
@@ -65,8 +71,7 @@ TEST(TcpProgram, ForgetsAGroupThatAllHaveLeft) {
     look();
     EXPECT_FALSE(second.departure(kGroup, first.rank()));
     EXPECT_FALSE(first.departure(kGroup, second.rank()));
-    const std::jthread ends([&] { other.reset(); });  // they wait for each other
-    one.reset();
+    end_together(std::move(one), std::move(other));
   }
 }
 
@@ -78,6 +83,92 @@ TEST(TcpProgram, SaysThatItLeavesAbruptlyOnceItHasFailed) {
   hears.look();
   ASSERT_TRUE(hears.departure(7, 1));
   EXPECT_TRUE(hears.departure(7, 1)->abruptly);
+}
+
+TEST(TcpProgram, SaysInItsGoodbyeWhetherItHasFailed) {
+  for (const bool fails : {false, true}) {
+    std::array<TcpPeers, 2> pair = connected_pair();
+    auto hears = std::make_unique<TcpProgram>(0, std::move(pair[0])),
+         goes = std::make_unique<TcpProgram>(1, std::move(pair[1]));
+    if (fails) goes->fail(0, "out of paper");
+    const std::jthread ends([&] { goes.reset(); });
+    while (!hears->departure(7, 1)) hears->idle(std::chrono::milliseconds(1));
+    EXPECT_EQ(hears->departure(7, 1)->abruptly, fails);
+    hears.reset();
+  }
+}
+
+TEST(TcpProgram, KeepsWhatHasArrivedForOtherGroupsThanOneThatItLeaves) {
+  std::array<TcpPeers, 2> pair = connected_pair();
+  auto one = std::make_unique<TcpProgram>(0, std::move(pair[0])),
+       other = std::make_unique<TcpProgram>(1, std::move(pair[1]));
+  constexpr std::uint64_t kLeft = 5;
+  const std::uint64_t groups[] = {kLeft - 1, kLeft, kLeft + 1};
+  std::vector<std::shared_ptr<TcpIncoming>> arrived;
+  const auto for_each = [&](const auto& f) {
+    for (const std::uint64_t group : groups)
+      for (const std::uint64_t id : {group, TcpProgram::internal(group)})
+        for (const std::uint64_t tag : {std::uint64_t{0}, std::uint64_t{1}, ~std::uint64_t{0}}) f(group, id, tag);
+  };
+  for_each([&](std::uint64_t, std::uint64_t id, std::uint64_t tag) {
+    arrived.push_back(other->place_for(0, {.group = id, .tag = tag}));
+  });
+  other->leave(kLeft, {0, 1});
+  auto next = arrived.begin();
+  for_each([&](std::uint64_t group, std::uint64_t id, std::uint64_t tag) {
+    EXPECT_EQ(other->receive(0, id, tag, nullptr, 0) == *next++, group != kLeft) << "group " << id << ", tag " << tag;
+  });
+  end_together(std::move(one), std::move(other));
+}
+
+// Hears texts, and takes messages to where the test looks.
+class Hears : public TcpConnection::Listener {
+ public:
+  std::shared_ptr<TcpIncoming> place_for(int, const TcpHeader&) override { return std::make_shared<TcpIncoming>(); }
+  void hear(int, const TcpHeader&, const std::string& text) override { texts.push_back(text); }
+  std::vector<std::string> texts;
+};
+
+void send_all(const Socket& socket, const void* data, std::size_t bytes) {
+  ASSERT_EQ(socket.send_some(data, bytes), static_cast<std::ptrdiff_t>(bytes));
+}
+
+TEST(TcpConnection, SaysWhetherAnythingWasThere) {
+  std::array<Socket, 2> ends = connected_sockets();
+  TcpConnection connection(1, std::move(ends[0]));
+  Hears listener;
+  EXPECT_FALSE(connection.read(listener));
+  const TcpHeader header{.kind = TcpHeader::failed, .bytes = 5};
+  send_all(ends[1], &header, sizeof(header));
+  EXPECT_TRUE(connection.read(listener));
+  EXPECT_FALSE(connection.read(listener));
+  EXPECT_TRUE(listener.texts.empty());
+  send_all(ends[1], "paper", 5);
+  EXPECT_TRUE(connection.read(listener));
+  EXPECT_FALSE(connection.read(listener));
+  EXPECT_EQ(listener.texts, std::vector<std::string>{"paper"});
+  ends[1].close();
+  EXPECT_TRUE(connection.read(listener)) << "its end";
+  EXPECT_FALSE(connection.is_open());
+}
+
+TEST(TcpConnection, TakesTextsOf64KiBAndNoLongerOnes) {
+  for (const std::size_t bytes : {std::size_t{65'536}, std::size_t{65'537}}) {
+    std::array<Socket, 2> ends = connected_sockets();
+    TcpConnection connection(1, std::move(ends[0]));
+    Hears listener;
+    const TcpHeader header{.kind = TcpHeader::failed, .bytes = bytes};
+    send_all(ends[1], &header, sizeof(header));
+    connection.read(listener);
+    ASSERT_EQ(connection.is_open(), bytes == 65'536);
+    if (!connection.is_open()) continue;
+    const std::string text(bytes, 'x');
+    for (std::size_t sent = 0; sent < bytes; sent += 4'096) {
+      send_all(ends[1], text.data() + sent, 4'096);
+      connection.read(listener);
+    }
+    EXPECT_EQ(listener.texts, std::vector<std::string>{text});
+  }
 }
 
 // Only what has arrived takes memory.
