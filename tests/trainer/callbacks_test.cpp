@@ -379,5 +379,71 @@ TEST(Callbacks, AreRefusedWhereTheyMakeNoSense) {
   EXPECT_EQ(told({std::make_shared<Endless>()}), "callback endless keeps a number that is not finite");
 }
 
+class KeepsNumbers : public Callback {
+ public:
+  explicit KeepsNumbers(Json numbers) : numbers_(std::move(numbers)) {}
+  std::string_view name() const override { return "keeps"; }
+  CallbackState save() override { return {numbers_}; }
+
+ private:
+  Json numbers_;
+};
+
+TEST(Callbacks, KeepAnythingButNumbersThatAreNotFinite) {
+  const auto told = [&](Json numbers) {
+    const TemporaryFolder place;
+    TrainObserver silent;
+    return error_of([&] {
+      train(small_run(place, "run", {"steps=1", "scheduler.warmup=1", "eval.every=0", "model.layers=1"}), silent,
+            {std::make_shared<KeepsNumbers>(std::move(numbers))});
+    });
+  };
+  const double inf = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_EQ(told({{"text", "words"}, {"flag", true}, {"none", Json()}, {"list", Json::parse("[1, \"a\", [2.5]]")}}),
+            "");
+  const auto list = [](double number) {
+    Json all = Json::parse("[1, 2]");
+    all.push_back(number);
+    return all;
+  };
+  const auto nested = [](double number) {
+    Json inner = Json::object(), outer = Json::object();
+    inner["deep"] = number;
+    outer["first"] = 1;
+    outer["second"] = inner;
+    return outer;
+  };
+  for (const double number : {inf, -inf, nan}) {
+    EXPECT_EQ(told(list(number)), "callback keeps keeps a number that is not finite");
+    EXPECT_EQ(told(nested(number)), "callback keeps keeps a number that is not finite");
+  }
+}
+
+TEST(Callbacks, ScaleTheLearningRateByAnythingFromNothingOn) {
+  const auto trained = [](double factor, std::vector<double>& rates) {
+    const TemporaryFolder place;
+    const Config config = small_run(
+        place, "run", {"steps=2", "scheduler={type: constant}", "optimizer.lr=1e-2", "eval.every=0", "model.layers=1"});
+    TrainObserver silent;
+    const std::string told = error_of([&] {
+      train(config, silent, {std::make_shared<Everywhere>([factor](const std::string& event, LoopView& view) {
+              if (event == "fit_begin") view.set_rate_factor(factor);
+            })});
+    });
+    if (told.empty()) rates = rates_of(config);
+    return told;
+  };
+  std::vector<double> rates;
+  for (const double factor : {0.0, 0.5, 1.0, 3.0}) {
+    EXPECT_EQ(trained(factor, rates), "");
+    EXPECT_EQ(rates, std::vector<double>(2, 1e-2 * factor)) << factor;
+  }
+  for (const double factor : {-0.5, std::numeric_limits<double>::infinity(), std::nan("")})
+    EXPECT_EQ(trained(factor, rates),
+              concat("callback everywhere failed in fit_begin: a factor on the learning rate is finite and at least 0, "
+                     "not ",
+                     factor));
+}
+
 }  // namespace
 }  // namespace keel

@@ -12,6 +12,7 @@
 #include "keel/runtime/error.h"
 #include "keel/trainer/config_keys.h"
 #include "keel/trainer/schema.h"
+#include "tests/error_of.h"
 #include "tests/temporary_folder.h"
 #include "tests/trainer/config_mistakes.h"
 
@@ -251,8 +252,11 @@ TEST(Config, LoadsAFileAndRefusesOneThatCannotBeRead) {
   std::ofstream(file) << with("");
   EXPECT_EQ(load_config(file, {"clip=2"}).clip, 2);
   EXPECT_EQ(load_config(file).run, "runs/tiny run");
-  std::ofstream(file) << std::string(100000, '#');
-  EXPECT_THROW(load_config(file), Error);
+  for (const std::size_t beyond : {0, 1, 100000}) {
+    std::ofstream(file) << with("") << std::string(kLongestYaml - with("").size() + beyond, '#');
+    const std::string told = testing::error_of([&] { load_config(file); });
+    EXPECT_EQ(told.find("is longer than 65536 bytes") != std::string::npos, beyond > 0) << told;
+  }
   std::filesystem::remove(file);
   for (const std::string& path : {file, folder.path()}) try {
       load_config(path);
