@@ -147,8 +147,8 @@ PendingStep TrainingSteps::step_with_closure(Pending& pending) {
     const StepNotes all = hear(told);
     check_notes(evaluation, all.notes);
     has_told = false;
-    // With several weights a rank may have some of one and none of another, so all give the loss of all.
-    const double loss = loss_of(evaluation.micro_batches.front().loss.kinds(), weights_.size() > 1 ? all.sums : mine);
+    // A rank may have some of one weight and none of another, so all give the loss of all.
+    const double loss = loss_of(evaluation.micro_batches.front().loss.kinds(), all.sums);
     return std::isnan(loss) ? 0 : loss;
   };
   try {
