@@ -9,6 +9,7 @@
 #include <set>
 #include <sstream>
 
+#include "keel/config/yaml_reader.h"
 #include "keel/runtime/error.h"
 #include "keel/trainer/config_keys.h"
 #include "keel/trainer/schema.h"
@@ -177,6 +178,34 @@ TEST(Config, EveryMistakeIsNamedWithItsPlace) {
       {std::string("steps: 1\0", 9), "c.yaml:1: holds zero bytes: it is not a text file"},
   };
   for (const Wrong& wrong : cases) EXPECT_EQ(message_of(wrong.yaml), wrong.message) << wrong.yaml;
+}
+
+// A number that is none, a list for one value, a mapping for either.
+TEST(Config, EveryKeyRefusesWhatIsNoneOfItsValuesAndSaysWhichTheyAre) {
+  Config config;
+  int numbers = 0, flags = 0;
+  for (const SchemaRow& row : keel_keys()->schema("language").rows()) {
+    const std::string takes = row.field->values(row);
+    const auto refusal = [&](const char* text) {
+      const YamlDocument document = read_yaml(concat("value: ", text));
+      return error_of([&] { row.field->set(row, config, document.root.entries.at(0).value); });
+    };
+    if (!row.field->takes_mappings()) { EXPECT_NE(refusal("{a: 1}"), "") << row.key; }
+    const bool is_number = (takes.starts_with("a number") || takes.starts_with("a whole number")) &&
+                           takes.find(',') == std::string::npos,
+               is_flag = takes == "true or false";
+    if (!is_number && !is_flag) continue;
+    ++(is_number ? numbers : flags);
+    for (const auto& [text, got] : {std::pair("x!", "'x!'"),
+                                    {"1.5.2", "'1.5.2'"},
+                                    {"1e999x", "'1e999x'"},
+                                    {"'1'", "'1' in quotes, which make it a text"},
+                                    {"", "nothing"}})
+      EXPECT_TRUE(refusal(text).starts_with(concat("expects ", takes, ", got ", got)))
+          << row.key << ": " << refusal(text);
+  }
+  EXPECT_GE(numbers, 60);
+  EXPECT_GE(flags, 15);
 }
 
 TEST(Config, SyntaxErrorsNameTheirLineInWordsOfOurOwn) {
