@@ -246,42 +246,6 @@ TEST(OwnLoop, FeedsTrackersWithWhatItRecords) {
       << told;  // start, config, checkpoints, model, end
 }
 
-TEST(OwnLoop, WithoutAStepLeavesTheWeightsThatItBeganWith) {
-  const TemporaryFolder place;
-  for (const int n : {1, 2}) {
-    run_ranks(n, [&](Communicator& ranks) {
-      const Context context = Context::create({.threads = 1});
-      Linear net(2, 1);
-      Sharded engine(net, context, ranks, make_adamw());
-      OwnRun run(place / concat("run", n), engine, ranks);
-      run.end({{"mine", 3}});
-      run.end({{"mine", 4}});
-    });
-    const RunFolder folder(place / concat("run", n));
-    EXPECT_EQ(folder.checkpoint_steps(), std::vector<std::int64_t>{0});
-    EXPECT_TRUE(std::filesystem::exists(folder.model()));
-    run_ranks(n, [&](Communicator& ranks) {
-      const Context context = Context::create({.threads = 1});
-      Linear net(2, 1);
-      Sharded engine(net, context, ranks, make_adamw());
-      const OwnRun run(folder.path(), engine, ranks);
-      EXPECT_EQ(run.step(), 0);
-      EXPECT_EQ(run.state().at("mine").integer(), 3) << "saved once";
-    });
-  }
-}
-
-TEST(OwnLoop, HasNoMicroBatchAfterTheLastStepOfItsData) {
-  run_ranks(1, [&](Communicator& ranks) {
-    const Context context = Context::create({.threads = 1});
-    Linear net(2, 1);
-    Sharded engine(net, context, ranks, make_adamw());
-    StepBatches batches(make_source(context.host(), std::make_shared<Slope>(5), sequential(5, 2), stack()), engine,
-                        ranks, {.micro = 2});
-    for (const std::size_t count : {1, 1, 1, 0, 0}) EXPECT_EQ(batches.next().size(), count);
-  });
-}
-
 TEST(OwnLoop, EndsEverywhereWhereARankCannotReadItsData) {
   const TemporaryFolder place;
   const DatasetPtr torn = std::make_shared<Slope>(kPlaces, 9);
