@@ -33,9 +33,7 @@ TEST(CallbackRates, AreScaledByAnythingFromNothingOn) {
     const Config config = small_run(
         place, "run", {"steps=2", "scheduler={type: constant}", "optimizer.lr=1e-2", "eval.every=0", "model.layers=1"});
     TrainObserver silent;
-    const std::string told = error_of([&] {
-      train(config, silent, {std::make_shared<ScalesRates>(factor)});
-    });
+    const std::string told = error_of([&] { train(config, silent, {std::make_shared<ScalesRates>(factor)}); });
     rates.clear();
     if (told.empty())
       for (const Json& record : read_metrics(RunFolder(config.run).metrics()))

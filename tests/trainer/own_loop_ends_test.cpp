@@ -45,8 +45,8 @@ TEST(OwnLoop, HasNoMicroBatchAfterTheLastStepOfItsData) {
     Linear net(2, 1);
     Sharded engine(net, context, ranks, make_adamw());
     const auto place_of = [](std::int64_t) { return Example().set("place", Numbers{{2}, {1, 2}}); };
-    StepBatches batches(make_source(context.host(), made_dataset(5, "places", place_of), sequential(5, 2), stack()), engine,
-                        ranks, {.micro = 2});
+    StepBatches batches(make_source(context.host(), made_dataset(5, "places", place_of), sequential(5, 2), stack()),
+                        engine, ranks, {.micro = 2});
     for (const std::size_t count : {1, 1, 1, 0, 0}) EXPECT_EQ(batches.next().size(), count);
   });
 }
