@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "keel/runtime/file.h"
+#include "keel/trainer/trackers/json_events.h"
 #include "tests/temporary_folder.h"
 #include "tests/trackers/session.h"
 
@@ -77,6 +78,26 @@ TEST_F(TrackerFiles, JsonlHasEverythingThatATrackerIsTold) {
       {{"event", "artifact"}, {"name", "model"}, {"path", "/runs/try/model.safetensors"}},
       {{"event", "end"}, {"status", "killed"}}};
   EXPECT_EQ(events_of(jsonl), expected);
+}
+
+TEST(JsonOfSettings, IsANumberOrAFlagWhereTheWholeTextIsOne) {
+  for (const char* text :
+       {"", "x", "1x", "1 ", " 1", "+1", "0x10", "1e400", "-1e400", "nan", "inf", "-inf", "True", "[1]", "null"}) {
+    const Json json = json_of_setting(text);
+    ASSERT_TRUE(json.is_string()) << text;
+    EXPECT_EQ(json.string(), text);
+  }
+  for (const auto& [text, whole] : {std::pair("0", std::int64_t{0}), {"-7", -7}, {"9223372036854775807", INT64_MAX}}) {
+    ASSERT_TRUE(json_of_setting(text).is_integer()) << text;
+    EXPECT_EQ(json_of_setting(text).integer(), whole);
+  }
+  for (const auto& [text, number] :
+       {std::pair("0.5", 0.5), {"1e-3", 1e-3}, {"-2.", -2.0}, {"9223372036854775808", 0x1p63}}) {
+    const Json json = json_of_setting(text);
+    ASSERT_TRUE(json.is_number() && !json.is_integer()) << text;
+    EXPECT_EQ(json.number(), number);
+  }
+  for (const bool flag : {false, true}) EXPECT_EQ(json_of_setting(flag ? "true" : "false").boolean(), flag);
 }
 
 TEST_F(TrackerFiles, JsonlGoesOnBehindTheStepOfTheCheckpoint) {

@@ -1,6 +1,7 @@
 #include "keel/trainer/tracker_host.h"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
 
 #include <condition_variable>
 #include <filesystem>
@@ -189,8 +190,12 @@ TEST_F(TrackersOfARun, ThatAreSlowMissRecordsAndNothingElse) {
   const Calls expected = {"begin run",  "log 1 loss",  "log 2 loss", "log 3 loss",
                           "log 4 loss", "log 10 loss", "flush",      "end finished"};
   EXPECT_EQ(slow->all_calls(), expected);
-  EXPECT_EQ(told.size(), 2U);
-  EXPECT_EQ(told.back(), "tracker t0: 5 records were left out");
+  const Calls complaints = {"tracker t0: it is slower than the run, and some records are left out",
+                            "tracker t0: 5 records were left out"};
+  EXPECT_EQ(told, complaints);
+  run->end(RunStatus::killed);
+  EXPECT_EQ(told, complaints) << "ends once";
+  EXPECT_EQ(slow->all_calls(), expected);
 }
 
 TEST_F(TrackersOfARun, ThatThrowAreToldOnceAndOnlyEndAfterwards) {
@@ -225,6 +230,24 @@ TEST_F(TrackersOfARun, MayThrowAtTheEnd) {
   host({bad})->end(RunStatus::finished);
   EXPECT_EQ(told, Calls{"tracker t0: no space left"});
   EXPECT_TRUE(bad->is_gone);
+}
+
+TEST_F(TrackersOfARun, ThatGetNoThreadAreToldAndHoldUpNobody) {
+  pthread_attr_t usual, huge;
+  ASSERT_EQ(::pthread_getattr_default_np(&usual), 0);
+  ASSERT_EQ(::pthread_getattr_default_np(&huge), 0);
+  ::pthread_attr_setstacksize(&huge, std::size_t{1} << 50);
+  ASSERT_EQ(::pthread_setattr_default_np(&huge), 0);
+  const auto one = script();
+  const auto run = host({one}, {.end_seconds = 0.05});
+  ::pthread_setattr_default_np(&usual);
+  ::pthread_attr_destroy(&usual);
+  ::pthread_attr_destroy(&huge);
+  log(*run, 1);
+  run->end(RunStatus::finished);
+  EXPECT_EQ(told, Calls{"tracker t0: there is no thread for it: Resource temporarily unavailable; training goes on "
+                        "without it"});
+  EXPECT_EQ(one->all_calls(), Calls{});
 }
 
 TEST_F(TrackersOfARun, AreFlushedWhileNothingComes) {

@@ -88,6 +88,8 @@ TEST_F(MlflowFileStore, HasParamsMetricsTagsArtifactsAndStatus) {
   EXPECT_EQ(read_text_file(run + "/tags/mlflow.runName"), "try");
   EXPECT_EQ(read_text_file(run + "/artifacts/config.yaml"), "seed: 1\n");
   EXPECT_NE(read_text_file(run + "/meta.yaml").find("status: 5\n"), std::string::npos);
+  EXPECT_EQ(id().size(), 32u);
+  EXPECT_EQ(id().find_first_not_of("0123456789abcdef"), std::string::npos) << id();
   const std::string meta = read_text_file(fs::path(run).parent_path().string() + "/meta.yaml");
   EXPECT_NE(meta.find("name: \"exp: a\"\n"), std::string::npos) << meta;
 }
@@ -211,6 +213,7 @@ TEST_F(MlflowServer, IsToldParamsMetricsTagsArtifactsAndStatus) {
   EXPECT_EQ(metrics[0]["step"], 3);
   EXPECT_EQ(metrics[1]["value"], "Infinity");
   EXPECT_EQ(json::parse(requests[7].body)["status"], "FAILED");
+  EXPECT_TRUE(requests[7].body.starts_with(R"({"run_id":"r1","status":"FAILED","end_time":)")) << requests[7].body;
 }
 
 TEST_F(MlflowServer, GetsBatchesOfTheSizesThatItTakes) {

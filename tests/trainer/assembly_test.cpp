@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -16,6 +17,7 @@
 #include "keel/runtime/device_api.h"
 #include "keel/trainer/device.h"
 #include "keel/trainer/stack.h"
+#include "tests/error_of.h"
 #include "tests/trainer/run_support.h"
 
 namespace keel {
@@ -83,6 +85,25 @@ TEST(EngineOptions, ScaleLossesAsTheConfigurationSays) {
   EXPECT_EQ(scale_by("auto", "fp32").loss_scale, 1);
 }
 
+// What OMP_NUM_THREADS says meanwhile.
+class OmpThreads {
+ public:
+  explicit OmpThreads(int threads) {
+    if (const char* const before = std::getenv("OMP_NUM_THREADS")) before_ = before;
+    set(threads);
+  }
+  ~OmpThreads() {
+    if (before_) ::setenv("OMP_NUM_THREADS", before_->c_str(), 1);
+    else ::unsetenv("OMP_NUM_THREADS");
+  }
+  OmpThreads(const OmpThreads&) = delete;
+  OmpThreads& operator=(const OmpThreads&) = delete;
+  static void set(int threads) { ::setenv("OMP_NUM_THREADS", std::to_string(threads).c_str(), 1); }
+
+ private:
+  std::optional<std::string> before_;
+};
+
 // A thread for communication beside those that compute, where all of a node's ranks have a processor for it.
 TEST(Background, IsThereWhereItIsAskedForOrAProcessorIsFreeOnAllRanks) {
   const TemporaryFolder place;
@@ -93,9 +114,11 @@ TEST(Background, IsThereWhereItIsAskedForOrAProcessorIsFreeOnAllRanks) {
     EXPECT_TRUE(with == 0 || with == n);
     return with == n;
   };
+  const OmpThreads processors(6);
+  ASSERT_EQ(default_threads(), 6);
   for (const int n : {2, 3}) {
-    for (int threads = 1; threads <= default_threads() + 1; ++threads)
-      EXPECT_EQ(has_one(n, {concat("threads=", threads)}), (threads + 1) * n <= default_threads())
+    for (int threads = 1; threads <= 3; ++threads)
+      EXPECT_EQ(has_one(n, {concat("threads=", threads)}), (threads + 1) * n <= 6)
           << threads << " threads of each of " << n << " ranks";
     EXPECT_TRUE(has_one(n, {"sharding.progress=thread", "threads=64"}));
     EXPECT_FALSE(has_one(n, {"sharding.progress=poll", "threads=1"}));
@@ -126,18 +149,33 @@ TEST(MakeContext, SharesTheProcessorsAmongTheRanksOfANodeAndGivesOneRankWhatItWa
     run_ranks(n, [&](Communicator& ranks) { threads = make_context(config, ranks, {}).threads(); });
     return threads.load();
   };
-  const char* const before = std::getenv("OMP_NUM_THREADS");
-  const std::string kept = before == nullptr ? "" : before;
-  ::setenv("OMP_NUM_THREADS", std::to_string(told).c_str(), 1);
+  const OmpThreads said(told);
   EXPECT_EQ(threads_of(1, {"threads=0"}), told);
   for (const int n : {2, 3}) EXPECT_EQ(threads_of(n, {"threads=0"}), std::max(1, processors / n)) << n;
-  ::setenv("OMP_NUM_THREADS", "1", 1);
+  OmpThreads::set(1);
   for (const int n : {1, 2}) {
     EXPECT_EQ(threads_of(n, {"threads=0"}), 1) << n;
     EXPECT_EQ(threads_of(n, {"threads=3"}), 3) << n;
   }
-  if (before == nullptr) ::unsetenv("OMP_NUM_THREADS");
-  else ::setenv("OMP_NUM_THREADS", kept.c_str(), 1);
+}
+
+// A number for each step until the schedule settles; a gibibyte of them is the most.
+TEST(StepTable, HasTheStepsInWhichItsScheduleChangesAndRefusesTooMany) {
+  const auto config = [](const char* scheduler, std::int64_t steps) {
+    return parse_config(concat("steps: ", steps, "\ndata: {type: addition}\nscheduler: ", scheduler, "\n"), "c.yaml");
+  };
+  const Context context = Context::create({.threads = 1});
+  const auto rows = [&](const char* scheduler, std::int64_t steps) {
+    return make_curves(config(scheduler, steps), context).rates.numel();
+  };
+  EXPECT_EQ(rows("{type: constant, warmup: 0}", 1000000), 1);
+  EXPECT_EQ(rows("{type: cosine, warmup: 3}", 50), 50);
+  for (const int power : {27, 28, 29}) {
+    const std::int64_t last = std::int64_t{1} << power;
+    EXPECT_EQ(error_of([&] { rows("{type: cosine, warmup: 3}", last + 1); }),
+              concat("steps: a schedule that changes for ", last,
+                     " steps is too long to be tabulated; 134217728 are possible"));
+  }
 }
 
 TEST(DeviceRanks, AreToldOnceWhyEverythingBetweenThemGoesThroughTheProcessorsMemory) {

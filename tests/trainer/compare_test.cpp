@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "keel/dist/comm/run_ranks.h"
+#include "keel/dist/lab/student.h"
 #include "tests/trainer/run_support.h"
 
 namespace keel {
@@ -73,6 +74,15 @@ TEST(Compare, SaysThatGroupsOfRanksAddInAnotherOrder) {
   EXPECT_EQ(results[1].decisive.back(), "adds inside groups of 2 ranks first");
 }
 
+TEST(Compare, CountsWhatIsOffloadedByItsFormulaOnTheProcessorToo) {
+  const TemporaryFolder place;
+  const Config config = small_run(place, "run", {"model.layers=1", "sharding.offload_optimizer=cpu"});
+  for (const ComparedRun& result : compare_by(2, config, {.strategies = {"zero1-bf16", "zero3-fp32"}})) {
+    EXPECT_EQ(result.kept, result.kept_by_formula) << result.name;
+    EXPECT_EQ(result.sent, result.sent_by_formula) << result.name;
+  }
+}
+
 TEST(Compare, TellsOtherNumbersApart) {
   const TemporaryFolder place;
   const auto results = compare_by(2, small_run(place, "run"), {.strategies = {"zero1-fp32", "zero1-bf16"}});
@@ -127,6 +137,8 @@ TEST(Compare, FindsTheSameWeightsForEveryBucketAndOnASlowNetwork) {
     EXPECT_EQ(slow[i].sent, slow[i].sent_by_formula) << slow[i].name;
     EXPECT_TRUE(fast[i].repeats);
     EXPECT_GT(fast[i].confidence_ms, 0);
+    EXPECT_LE(fast[i].confidence_ms, lab::student_quantile(2) * fast[i].step_ms * (1 + 1e-9))
+        << "as wide as if one of three trainings took all of the time";
     EXPECT_EQ(slow[i].confidence_ms, 0) << "one training has no interval";
     EXPECT_GE(fast[i].p95_ms, fast[i].step_ms);
   }

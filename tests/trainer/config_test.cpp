@@ -9,9 +9,11 @@
 #include <set>
 #include <sstream>
 
+#include "keel/config/yaml_reader.h"
 #include "keel/runtime/error.h"
 #include "keel/trainer/config_keys.h"
 #include "keel/trainer/schema.h"
+#include "tests/error_of.h"
 #include "tests/temporary_folder.h"
 #include "tests/trainer/config_mistakes.h"
 
@@ -178,6 +180,34 @@ TEST(Config, EveryMistakeIsNamedWithItsPlace) {
   for (const Wrong& wrong : cases) EXPECT_EQ(message_of(wrong.yaml), wrong.message) << wrong.yaml;
 }
 
+// A number that is none, a list for one value, a mapping for either.
+TEST(Config, EveryKeyRefusesWhatIsNoneOfItsValuesAndSaysWhichTheyAre) {
+  Config config;
+  int numbers = 0, flags = 0;
+  for (const SchemaRow& row : keel_keys()->schema("language").rows()) {
+    const std::string takes = row.field->values(row);
+    const auto refusal = [&](const char* text) {
+      const YamlDocument document = read_yaml(concat("value: ", text));
+      return error_of([&] { row.field->set(row, config, document.root.entries.at(0).value); });
+    };
+    if (!row.field->takes_mappings()) { EXPECT_NE(refusal("{a: 1}"), "") << row.key; }
+    const bool is_number = (takes.starts_with("a number") || takes.starts_with("a whole number")) &&
+                           takes.find(',') == std::string::npos,
+               is_flag = takes == "true or false";
+    if (!is_number && !is_flag) continue;
+    ++(is_number ? numbers : flags);
+    for (const auto& [text, got] : {std::pair("x!", "'x!'"),
+                                    {"1.5.2", "'1.5.2'"},
+                                    {"1e999x", "'1e999x'"},
+                                    {"'1'", "'1' in quotes, which make it a text"},
+                                    {"", "nothing"}})
+      EXPECT_TRUE(refusal(text).starts_with(concat("expects ", takes, ", got ", got)))
+          << row.key << ": " << refusal(text);
+  }
+  EXPECT_GE(numbers, 60);
+  EXPECT_GE(flags, 15);
+}
+
 TEST(Config, SyntaxErrorsNameTheirLineInWordsOfOurOwn) {
   const Wrong cases[] = {
       {"run: b: c", "c.yaml:3: has one colon too many, or is not indented"},
@@ -251,8 +281,11 @@ TEST(Config, LoadsAFileAndRefusesOneThatCannotBeRead) {
   std::ofstream(file) << with("");
   EXPECT_EQ(load_config(file, {"clip=2"}).clip, 2);
   EXPECT_EQ(load_config(file).run, "runs/tiny run");
-  std::ofstream(file) << std::string(100000, '#');
-  EXPECT_THROW(load_config(file), Error);
+  for (const std::size_t beyond : {0, 1, 100000}) {
+    std::ofstream(file) << with("") << std::string(kLongestYaml - with("").size() + beyond, '#');
+    const std::string told = testing::error_of([&] { load_config(file); });
+    EXPECT_EQ(told.find("is longer than 65536 bytes") != std::string::npos, beyond > 0) << told;
+  }
   std::filesystem::remove(file);
   for (const std::string& path : {file, folder.path()}) try {
       load_config(path);

@@ -77,6 +77,22 @@ Config growing_run(const TemporaryFolder& place, const std::string& run, std::ve
   return small_run(place, run, more);
 }
 
+std::vector<std::int64_t> tokens_of(const Config& config) {
+  std::vector<std::int64_t> tokens;
+  for (const Json& record : read_metrics(RunFolder(config.run).metrics()))
+    if (record.contains("lr")) tokens.push_back(record.at("tokens").integer());
+  return tokens;
+}
+
+TEST(Curriculum, TrainsOnTheLengthOfEachStepFromTheFirstOn) {
+  const TemporaryFolder place;
+  const Config config =
+      small_run(place, "run",
+                {"curriculum={type: fixed_discrete, lengths: [2, 5, 16], until: [1, 3]}", "steps=4", "model.layers=1"});
+  train_by(1, config);
+  EXPECT_EQ(tokens_of(config), (Lengths{6 * 2, 6 * 7, 6 * 12, 6 * 28}));
+}
+
 TEST(Curriculum, TrainsOnAsManyTokensAsItSaysAndGoesOnToTheSameBits) {
   for (const int n : {1, 2, 3}) {
     const TemporaryFolder place;
@@ -88,14 +104,11 @@ TEST(Curriculum, TrainsOnAsManyTokensAsItSaysAndGoesOnToTheSameBits) {
       if (bits.empty()) bits = weights_of(config);
       EXPECT_TRUE(weights_of(config) == bits) << stage << ' ' << n;
     }
-    std::vector<std::int64_t> tokens;
-    for (const Json& record : read_metrics(RunFolder(growing_run(place, "ddp-fp32").run).metrics()))
-      if (record.contains("lr")) tokens.push_back(record.at("tokens").integer());
     // 4 + 12 step / 9, down to a multiple of 4.
     Lengths expected;
     std::int64_t sum = 0;
     for (const int length : {4, 4, 8, 8, 8, 12, 12, 12, 16, 16, 16, 16}) expected.push_back(sum += 6 * length);
-    EXPECT_EQ(tokens, expected) << n;
+    EXPECT_EQ(tokens_of(growing_run(place, "ddp-fp32")), expected) << n;
     train_by(n, growing_run(place, "resumed", {"strategy=zero1-fp32"}), 5);
     train_by(n, growing_run(place, "resumed", {"strategy=zero3-fp32", "resume=auto"}));
     EXPECT_TRUE(weights_of(growing_run(place, "resumed")) == bits) << n;

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "keel/trainer/checkpoint_list.h"
+#include "keel/trainer/config_keys.h"
 #include "tests/error_of.h"
 #include "tests/trainer/run_support.h"
 
@@ -25,6 +26,10 @@ TEST(MetricRule, GoesByNamesAndByTheLeastGain) {
   EXPECT_EQ(mode_by_name("ndcg10"), MetricMode::max);
   EXPECT_EQ(mode_by_name("macro_f1"), MetricMode::max);
   EXPECT_EQ(mode_by_name("glossy"), std::nullopt);
+  for (const char* digit : {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "99"})
+    EXPECT_EQ(mode_by_name(concat("valid/top", digit)), MetricMode::max) << digit;
+  for (const char* none : {"topx", "top1x", "top/", "top:", "atop"})
+    EXPECT_EQ(mode_by_name(none), std::nullopt) << none;
   const auto is_better = [](const char* text, double value, std::optional<double> best) {
     return MetricRule::parse(text, MetricMode::automatic, 0.25).is_better({value}, {best});
   };
@@ -191,6 +196,42 @@ TEST(EarlyStopping, SaysWhatEvaluationsGiveWhereTheyDoNotGiveItsMetric) {
   EXPECT_NE(refused("{metric: [loss, f1], patience: [1, 0]}").find("a rule needs a patience of 1 at least"),
             std::string::npos);
   EXPECT_NE(refused("{metric: [loss, loss], patience: 1}").find("has a rule twice"), std::string::npos);
+}
+
+TEST(EarlyStopping, WritesOnePatienceAsANumberAndSeveralAsAList) {
+  const TemporaryFolder place;
+  const auto expect_written = [&](const std::string& metric, const std::string& patience) {
+    const std::string text =
+        to_yaml(small_run(place, "run", {concat("early_stopping={metric: ", metric, ", patience: ", patience, "}")}));
+    EXPECT_NE(text.find(concat("  patience: ", patience, "\n")), std::string::npos) << text;
+  };
+  expect_written("loss", "3");
+  expect_written("[loss, f1]", "[3, 4]");
+  expect_written("[loss, f1, mae]", "[3, 4, 5]");
+}
+
+// One that rises from its first evaluation on has its best there.
+TEST(BestCheckpoint, IsFoundByItsNameWhereTheRunHasOne) {
+  const TemporaryFolder place;
+  const auto run = [&](const char* name, const char* rate, const char* best) {
+    const Config config =
+        small_run(place, name,
+                  {"steps=3", "model.layers=1", "eval.every=1", "checkpoint.every=1", "checkpoint.keep=1",
+                   "scheduler={type: constant}", concat("optimizer.lr=", rate), best});
+    train_by(1, config);
+    return config;
+  };
+  const auto best_of = [](const Config& config) { return find_best_checkpoint(config.run, keel_keys()).state.step; };
+  const Config falls = run("falls", "1e-2", "checkpoint.best=validation_loss"),
+               rises = run("rises", "3", "checkpoint.best=validation_loss"), none = run("none", "1e-2", "seed=1");
+  EXPECT_EQ(best_of(falls), 3);
+  EXPECT_EQ(best_of(rises), 1);
+  EXPECT_EQ(RunFolder(rises.run).checkpoint_steps(), (Steps{1, 3})) << "the best one stays beside the newest";
+  EXPECT_EQ(error_of([&] { best_of(none); }),
+            concat("the run in '", none.run,
+                   "' names no best checkpoint; checkpoint.best says which value of evaluations is to be the best"));
+  EXPECT_EQ(error_of([&] { find_best_checkpoint(RunFolder(falls.run).checkpoint(3), keel_keys()); }),
+            concat("'", RunFolder(falls.run).checkpoint(3), "' is one checkpoint; leave --best out"));
 }
 
 // Every step is evaluated; the rate is so high in the end that the loss rises.

@@ -48,6 +48,43 @@ TEST_F(ForeignRows, OfRanksAreThoseOfOneMachineWhereNothingSaysOtherwise) {
   EXPECT_EQ(ranks_of("dist-params: {nodes: 2}\n"), std::nullopt);
 }
 
+TEST_F(ForeignRows, OfABatchAreAtLeastOne) {
+  const std::string needed = ": must be at least 1";
+  for (const char* zero : {"train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"}) {
+    std::string text =
+        "{\"train_batch_size\": 1,\n\"train_micro_batch_size_per_gpu\": 1,\n"
+        "\"gradient_accumulation_steps\": 1}";
+    EXPECT_EQ(read(text).batch.micro, 1);
+    EXPECT_EQ(read(text).batch.global, 1);
+    const std::size_t at = text.find(':', text.find(zero)) + 2;
+    text[at] = '0';
+    EXPECT_NE(refusal(text).find(needed), std::string::npos) << zero << ": " << refusal(text);
+    text.replace(at, 1, "-1");
+    EXPECT_NE(refusal(text), "") << zero;
+  }
+}
+
+// DeepSpeed's Adam decouples the decay unless it is told not to; its own options have no decay.
+TEST_F(ForeignRows, OfAdamAreAdamWUnlessTheySayOtherwise) {
+  const auto optimizer_of = [&](const std::string& type, const std::string& params) {
+    const auto read_one = read(concat("{\"train_batch_size\": 4, \"optimizer\": {\"type\": \"", type,
+                                      "\", \"params\": {\"lr\": 0.1", params, "}}}"))
+                              .optimizer;
+    return concat(read_one.type, ' ', read_one.weight_decay);
+  };
+  const std::string adam = optimizer_of("Adam", ", \"adam_w_mode\": false"), plain = optimizer_of("Adam", "");
+  EXPECT_TRUE(adam.starts_with("Adam ")) << adam;
+  EXPECT_EQ(plain, "AdamW 0");
+  EXPECT_EQ(optimizer_of("Adam", ", \"adam_w_mode\": true"), "AdamW 0");
+  EXPECT_EQ(optimizer_of("AdamW", ""), "AdamW 0");
+  EXPECT_EQ(optimizer_of("AdamW", ", \"weight_decay\": 0.5"), "AdamW 0.5");
+  EXPECT_EQ(optimizer_of("Adam", ", \"weight_decay\": 0.5, \"adam_w_mode\": true"), "AdamW 0.5");
+  EXPECT_NE(refusal("{\"train_batch_size\": 4, \"optimizer\": {\"type\": \"Adam\", \"params\": {\"lr\": 0.1,\n"
+                    "\"adam_w_mode\": \"perhaps\"}}}")
+                .find(":2: optimizer.params.adam_w_mode: expects true or false, got 'perhaps'"),
+            std::string::npos);
+}
+
 TEST_F(ForeignRows, OfLambHaveAnEpsilonOfTheirOwn) {
   const auto eps_of = [&](const std::string& type, const std::string& params) {
     return read(concat("{\"train_batch_size\": 4, \"optimizer\": {\"type\": \"", type, "\", \"params\": {", params,

@@ -2,12 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "keel/nn/tensor_parts.h"
 #include "keel/trainer/callback.h"
+#include "tests/error_of.h"
 #include "tests/trainer/run_support.h"
 
 namespace keel {
@@ -80,6 +82,46 @@ TEST(KeptByCallbacks, IsFoundByNameWhetherItIsNumbersOrTensors) {
   const std::string path = RunFolder(place / "run").checkpoint(2);
   EXPECT_EQ(callbacks, concat("'", path, "' has nothing of the callback fresh, which begins anew\nwhat '", path,
                               "' has of the callback gone is left out: the run has none\n"));
+}
+
+class KeepsNumbers : public Callback {
+ public:
+  explicit KeepsNumbers(Json numbers) : numbers_(std::move(numbers)) {}
+  std::string_view name() const override { return "keeps"; }
+  CallbackState save() override { return {numbers_}; }
+
+ private:
+  Json numbers_;
+};
+
+TEST(KeptByCallbacks, IsAnythingButNumbersThatAreNotFinite) {
+  const auto told = [&](Json numbers) {
+    const TemporaryFolder place;
+    TrainObserver silent;
+    return error_of([&] {
+      train(small_run(place, "run", {"steps=1", "scheduler.warmup=1", "eval.every=0", "model.layers=1"}), silent,
+            {std::make_shared<KeepsNumbers>(std::move(numbers))});
+    });
+  };
+  const double inf = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_EQ(told({{"text", "words"}, {"flag", true}, {"none", Json()}, {"list", Json::parse("[1, \"a\", [2.5]]")}}),
+            "");
+  const auto list = [](double number) {
+    Json all = Json::parse("[1, 2]");
+    all.push_back(number);
+    return all;
+  };
+  const auto nested = [](double number) {
+    Json inner = Json::object(), outer = Json::object();
+    inner["deep"] = number;
+    outer["first"] = 1;
+    outer["second"] = inner;
+    return outer;
+  };
+  for (const double number : {inf, -inf, nan}) {
+    EXPECT_EQ(told(list(number)), "callback keeps keeps a number that is not finite");
+    EXPECT_EQ(told(nested(number)), "callback keeps keeps a number that is not finite");
+  }
 }
 
 }  // namespace

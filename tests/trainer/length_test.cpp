@@ -10,6 +10,8 @@
 #include <set>
 
 #include "keel/autograd/functions.h"
+#include "keel/config/schema.h"
+#include "keel/config/yaml_reader.h"
 #include "keel/nn/layers.h"
 #include "keel/trainer/config_keys.h"
 #include "keel/trainer/metrics.h"
@@ -39,6 +41,39 @@ TEST(Length, IsReadInStepsAndEpochsAndWrittenTheSameWay) {
                             "1e99", "%", "0%", "101%", "-1%", "nan%"})
     EXPECT_EQ(error_of([&] { Length::parse(wrong); }),
               concat("expects steps, epochs or a part of the run, such as 500, 0.5 epochs or 10%, got '", wrong, "'"));
+}
+
+TEST(Length, IsReadOfATextThatIsPartOfAnother) {
+  constexpr std::string_view kText = "1250%";
+  for (std::size_t end = 1; end <= 4; ++end)
+    EXPECT_EQ(Length::parse(kText.substr(0, end)).text(), kText.substr(0, end));
+}
+
+// A value without a unit is refused as any whole number is, one with a unit by what there may be.
+TEST(Length, OfEveryKeyIsRefusedWithWhatTheKeyTakes) {
+  Config config;
+  int keys = 0;
+  for (const SchemaRow& row : keel_keys()->schema("language").rows()) {
+    const std::string takes = row.field->values(row),
+                      units = ", epochs as in 0.5 epochs, or a part of the run as in 10%";
+    if (takes.find(units) == std::string::npos || takes.find("list") != std::string::npos) continue;
+    ++keys;
+    const auto refusal = [&](const std::string& text) {
+      const YamlDocument document = read_yaml(concat("value: ", text));
+      return error_of([&] { row.field->set(row, config, document.root.entries.at(0).value); });
+    };
+    for (const std::string text : {"x", "y!", "1.5", "-1", "1e3x", "no", "5 d"})
+      EXPECT_EQ(refusal(text), concat("expects ", takes, ", got '", text, "'")) << row.key;
+    EXPECT_EQ(refusal("'5'"), concat("expects ", takes, ", got '5' in quotes, which make it a text")) << row.key;
+    EXPECT_EQ(refusal("[5]"), concat("expects ", takes, ", got a list")) << row.key;
+    for (const std::string text : {"5 days", "0%", "S", "P", "-1 steps"})
+      EXPECT_EQ(refusal(text),
+                concat("expects steps, epochs or a part of the run, such as 500, 0.5 epochs or 10%, got '", text, "'"))
+          << row.key;
+    for (const std::string text : {"2 steps", "2 EPOCHS", "1 ep", "50%", "2 STS"})
+      EXPECT_EQ(refusal(text), "") << row.key;
+  }
+  EXPECT_GE(keys, 5);
 }
 
 TEST(Length, WasDueBeforeAStepAtItsLastMultipleOrNever) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "keel/runtime/stopwatch.h"
 #include "keel/trainer/compare.h"
 #include "tests/trainer/run_support.h"
 
@@ -82,6 +83,23 @@ TEST(LossCurves, HaveTheBytesOfTheFormulasWithoutThoseOfEvaluations) {
       EXPECT_GT(points[at].seconds, points[at - 1].seconds);
     }
   }
+}
+
+TEST(LossCurves, OfARankAloneSendNothingAndTakeNoLongerThanTheirTraining) {
+  const TemporaryFolder place;
+  const double begun = seconds_now();
+  const std::vector<LossCurve> curves =
+      curves_by(1, wishes_of(small_run(place, "run", {"model.layers=1", "eval.every=2"}), {}), 3);
+  const double taken = seconds_now() - begun;
+  ASSERT_EQ(curves.size(), 1u);
+  double before = 0;
+  for (const LossPoint& point : curves[0].points) {
+    EXPECT_EQ(point.bytes, 0);
+    EXPECT_GT(point.seconds, before);
+    before = point.seconds;
+    EXPECT_EQ(point.validation_loss.has_value(), point.step >= 2) << "at every second one and at the last";
+  }
+  EXPECT_LT(before, taken);
 }
 
 TEST(LossCurves, GroupsThatTrainByThemselvesSendAtOuterSteps) {

@@ -123,6 +123,28 @@ TEST(ManualOutcomes, NameTheFirstRankWhoseLossThatHasWeightIsNotFinite) {
   }
 }
 
+TEST(ManualOutcomes, OthersAreToldTheStepInWhichARankFails) {
+  const TemporaryFolder place;
+  script_of_steps = [](const Scripted& task, ManualStep& step) {
+    KEEL_CHECK(step.number() < 3 || rank_of_script == 0, "out of milk");
+    step.train("left", task.good("left"));
+  };
+  std::string told;
+  EXPECT_EQ(error_of([&] {
+              run_ranks(2, [&](Communicator& ranks) {
+                rank_of_script = ranks.rank();
+                TrainObserver silent;
+                const std::string mine =
+                    error_of([&] { train(scripted_run(place, "run", {"steps=4"}), silent, ranks); });
+                if (ranks.rank() == 0) told = mine;
+                throw Error(mine);
+              });
+            }),
+            "out of milk");
+  EXPECT_TRUE(told.starts_with("rank 1 failed: out of milk; rank 0 was in ")) << told;
+  EXPECT_TRUE(told.ends_with(", step 3)")) << told;
+}
+
 TEST(ManualOutcomes, AModelOfOnePassIsToldThatItsFirstAccumulateIsItsLast) {
   const TemporaryFolder place;
   script_of_steps = [](const Scripted& task, ManualStep& step) { step.accumulate("left", task.good("left"), false); };

@@ -82,6 +82,7 @@ class PairTask : public ManualTask {
     const bool is_other = step >= 3 && is_odd_;
     const bool has_both = way_ == "fewer_weights" ? !is_other : (way_ == "more_weights" || way_ == "late") && is_other;
     return [&net, has_both](const Batch& batch, Forward& pass) {
+      EXPECT_TRUE(pass.training);
       const Variable term = mean(square(net.layer(input(batch, "x", pass))));
       Loss loss;
       loss.add("rows", term, "rows");
@@ -216,6 +217,26 @@ TEST(ManualUpdates, RatesOfGroupsAreRecordedWhereTheirModelIsUpdated) {
     const bool is_turn = record.at("step").integer() % 2 == 1;
     ASSERT_EQ(record.contains("lr/group_1"), is_turn);
     if (is_turn) { EXPECT_EQ(record.at("lr/group_1").number(), 2 * record.at("train/left/lr").number()); }
+  }
+}
+
+// A loss scale where there is one.
+TEST(ManualUpdates, RecordsHaveTheLossScaleOfEachModelThatHasOne) {
+  const TemporaryFolder place;
+  for (const char* strategy : {"zero1-fp32", "zero1-fp16"}) {
+    const Config config = pair_run(
+        place, strategy,
+        {"steps=2", concat("strategy=", strategy), "loss_scale.initial=64", "stacks.right=[loss_scale.initial=32]"});
+    train_by(2, config);
+    const std::vector<Json> records = pair_records(config);
+    ASSERT_EQ(records.size(), 2U);
+    for (const Json& record : records) {
+      const bool has_scale = std::string_view(strategy).ends_with("fp16");
+      ASSERT_EQ(record.contains("train/left/loss_scale"), has_scale) << strategy;
+      if (!has_scale) continue;
+      EXPECT_EQ(record.at("train/left/loss_scale").number(), 64);
+      EXPECT_EQ(record.at("train/right/loss_scale").number(), 32);
+    }
   }
 }
 

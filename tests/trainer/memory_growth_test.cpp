@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <tuple>
+
 #include "keel/autograd/functions.h"
 #include "keel/nn/layers.h"
 #include "keel/trainer/config_keys.h"
@@ -49,6 +51,31 @@ TEST(MemoryGrowth, IsNotWhatComesAndGoesOrSettlesOrIsSmall) {
   EXPECT_EQ(told_of(10, 200, [](std::int64_t step) { return 9 * kMegabyte + 100 * step; }), none);
   EXPECT_EQ(told_of(10, 39, [](std::int64_t step) { return step * kMegabyte; }), none) << "three windows after one";
   EXPECT_EQ(told_of(0, 200, [](std::int64_t step) { return step * kMegabyte; }), none);
+}
+
+// In three windows by a hundredth at least, and by a mebibyte; the process by a twentieth, and by 32 mebibytes.
+TEST(MemoryGrowth, IsWorthTellingByItsPartOfWhatThereWas) {
+  constexpr std::int64_t kMebibyte = 1 << 20;
+  const auto is_told = [](std::int64_t first, std::int64_t grown, bool is_process) {
+    MemoryGrowth growth(1);
+    std::string text;
+    for (std::int64_t step = 0; step <= 3; ++step) {
+      const std::int64_t bytes = first + (step == 3 ? grown : step);
+      MemoryReport memory{};
+      if (!is_process) memory.by_purpose[0].current = static_cast<std::size_t>(bytes);
+      text += growth.note(memory, [&] { return is_process ? bytes : kNothingOfItsOwn; });
+    }
+    return !text.empty();
+  };
+  for (const auto& [first, least, is_process] : {std::tuple(std::int64_t{1000}, kMebibyte, false),
+                                                 {99 * kMebibyte, kMebibyte, false},
+                                                 {300 * kMebibyte, 3 * kMebibyte, false},
+                                                 {1000, 32 * kMebibyte, true},
+                                                 {600 * kMebibyte, 32 * kMebibyte, true},
+                                                 {1000 * kMebibyte, 50 * kMebibyte, true}}) {
+    EXPECT_TRUE(is_told(first, least, is_process)) << first;
+    EXPECT_FALSE(is_told(first, least - 1, is_process)) << first;
+  }
 }
 
 TEST(MemoryGrowth, OfTheProcessIsToldWhereKeelCountsNone) {

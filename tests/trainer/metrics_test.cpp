@@ -14,6 +14,7 @@
 
 #include "keel/runtime/error.h"
 #include "keel/runtime/file.h"
+#include "tests/error_of.h"
 #include "tests/temporary_folder.h"
 
 namespace keel {
@@ -81,9 +82,16 @@ TEST_F(MetricsFile, ALineThatACrashCutShortIsDropped) {
 }
 
 TEST_F(MetricsFile, AForeignFileIsRefusedAndLeftAlone) {
-  for (const char* foreign : {"my notes\n", "{\"step\":1}\n\n", "[]\n", "{\"step\":\"1\"}\n", "{}\n{\"step\":9}\n"}) {
+  const std::pair<const char*, int> cases[] = {{"my notes\n", 1},
+                                               {"{\"step\":1}\n\n", 2},
+                                               {"[]\n", 1},
+                                               {"{\"step\":\"1\"}\n", 1},
+                                               {"{}\n{\"step\":9}\n", 1},
+                                               {"{\"step\":1}\n{\"step\":2}\n{\"step\":3}\n{\"step\":4.5}\n", 4}};
+  for (const auto& [foreign, line] : cases) {
     std::ofstream(path, std::ios::binary) << foreign;
-    EXPECT_THROW(MetricsWriter(path, 0), Error) << foreign;
+    EXPECT_EQ(testing::error_of([&] { MetricsWriter(path, 0); }),
+              concat(path, ":", line, ": is not a record of metrics; repair the line or move the file away"));
     EXPECT_EQ(text(), foreign);
   }
 }

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "keel/nn/layers.h"
 #include "keel/runtime/processor.h"
 
 namespace keel {
@@ -19,6 +20,15 @@ std::function<ProbeRound()> disturbed(int slow_of_ten, int& rounds) {
     const int at = rounds++;
     return ProbeRound{at * 7 % 10 < slow_of_ten ? 8e-3 : 1.0e-3, at * 3 % 10 < slow_of_ten ? 8e-3 : 0.4e-3};
   };
+}
+
+TEST(InnerExtent, IsThatOfMostNumbersOfMatrices) {
+  Linear matrix(3, 5);
+  EXPECT_EQ(inner_extent(matrix), 3);
+  LayerNorm none(7);
+  EXPECT_EQ(inner_extent(none), 1);
+  Mlp many({4, 6, 4, 9});  // 6 x 4, 4 x 6 and 9 x 4
+  EXPECT_EQ(inner_extent(many), 4);
 }
 
 TEST(PrecisionProbe, TheBestOfBothIsFoundOnABusyMachine) {

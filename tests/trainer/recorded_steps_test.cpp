@@ -22,8 +22,11 @@ struct MarkedStep {
   std::int64_t length = 3;
   double marks = 4;
 };
+using MarkedRun = std::vector<MarkedStep>;
 // A graph is recorded of the first, in the third step.
-const std::vector<MarkedStep> kMarkedSteps = {{}, {}, {}, {}, {.length = 5}, {.marks = 2}, {}, {.marks = 0}, {}};
+const MarkedRun kMarkedSteps = {{}, {}, {}, {}, {.length = 5}, {.marks = 2}, {}, {.marks = 0}, {}};
+MarkedRun marked_steps = kMarkedSteps;  // of the runs that are made now
+int marked_losses = 0;                  // how often the task was asked for one
 
 class MarkedSteps final : public BatchSource {
  public:
@@ -31,7 +34,7 @@ class MarkedSteps final : public BatchSource {
   std::int64_t rows(std::int64_t) const override { return 4; }
   Batch load(std::int64_t step, Rows range) const override {
     check_rows(step, range);
-    const auto& [length, marks] = kMarkedSteps[static_cast<std::size_t>(step)];
+    const auto& [length, marks] = marked_steps[static_cast<std::size_t>(step)];
     const std::int64_t count = range.end - range.begin;
     Batch batch(host_, range.begin, count);
     batch.set("x", from_values(host_, drawn_numbers("x", 3, step, static_cast<std::size_t>(count * length)),
@@ -51,6 +54,7 @@ class Marked : public Task {
   Data data() override { return {.training = std::make_shared<MarkedSteps>(site_.host)}; }
   std::string why_not_recordable() const override { return ""; }
   Loss training_step(const Batch& batch, Forward& pass) override {
+    ++marked_losses;
     return {mean(square(net_(input(batch, "x", pass)))), "marks"};
   }
 
@@ -59,13 +63,9 @@ class Marked : public Task {
   Linear net_{1, 1};
 };
 
-TEST(RecordedSteps, HaveTheBitsOfOrdinaryOnesWhereBatchesDiffer) {
-  if (const DeviceCount found = count_devices(DeviceType::emulated); found.count == 0) GTEST_SKIP() << found.why_none;
-  const TemporaryFolder place;
+Config marked_run(const TemporaryFolder& place, const char* name, const char* graph) {
   static const auto keys = keys_of_task<Marked>("marked");
-  const auto run = [&](const char* name, const char* graph) {
-    return task_run(keys, R"(
-steps: 9
+  return task_run(keys, R"(
 batch: {global: 4, micro: 4}
 optimizer: {type: SGD, lr: 0.1}
 checkpoint: {every: 0}
@@ -73,8 +73,33 @@ device: emulated
 strategy: fp32
 threads: 1
 )",
-                    place, name, {graph});
-  };
+                  place, name, {graph, concat("steps=", marked_steps.size())});
+}
+
+// The first batch that counts is the one that is recorded, after two steps of its kind; others are computed.
+TEST(RecordedSteps, AskTheTaskForNoLossButOfOtherBatches) {
+  if (const DeviceCount found = count_devices(DeviceType::emulated); found.count == 0) GTEST_SKIP() << found.why_none;
+  const MarkedStep none = {.marks = 0}, one = {.marks = 1}, longer = {.length = 5};
+  const std::pair<MarkedRun, int> cases[] = {{MarkedRun(6), 3},
+                                             {MarkedRun(6, one), 3},
+                                             {{none, {}, {}, {}, {}, {}}, 4},
+                                             {{{}, longer, {}, {}, {}, longer}, 5},
+                                             {{one, {}, one, one, one, {}}, 5}};
+  for (const auto& [steps, losses] : cases) {
+    const TemporaryFolder place;
+    marked_steps = steps;
+    marked_losses = 0;
+    TrainObserver silent;
+    train(marked_run(place, "run", "cuda_graph=true"), silent);
+    EXPECT_EQ(marked_losses, losses) << &steps - &cases[0].first;
+  }
+  marked_steps = kMarkedSteps;
+}
+
+TEST(RecordedSteps, HaveTheBitsOfOrdinaryOnesWhereBatchesDiffer) {
+  if (const DeviceCount found = count_devices(DeviceType::emulated); found.count == 0) GTEST_SKIP() << found.why_none;
+  const TemporaryFolder place;
+  const auto run = [&](const char* name, const char* graph) { return marked_run(place, name, graph); };
   Recorder ordinary, recorded;
   train(run("ordinary", "cuda_graph=false"), ordinary);
   train(run("recorded", "cuda_graph=true"), recorded);

@@ -196,6 +196,35 @@ TEST(RemovedFolder, AfterACheckpointLosesThatOneAlone) {
   EXPECT_EQ(RunFolder(config.run).checkpoint_steps(), std::vector<std::int64_t>{10});
 }
 
+TEST(RemovedFolder, IsRefusedAsLongAsAnotherRunLiesThere) {
+  const TemporaryFolder place;
+  const RunFolder folder(place / "run");
+  Recorder told;
+  RunFiles files(folder, told);
+  files.begin("steps: 1\n", {{"words.txt", "a b"}}, std::nullopt);
+  files.write(1, {{"loss", 1.0}});
+  fs::create_hard_link(folder.lock(), place / "lock");
+  fs::remove(folder.metrics());
+  EXPECT_TRUE(files.keep(2));
+  EXPECT_TRUE(fs::equivalent(folder.lock(), place / "lock")) << "it was never given up";
+  fs::remove_all(folder.path());
+  fs::create_directory(folder.path());
+  write_text_file(folder.config(), "steps: 2\n");
+  for (int tries = 0; tries < 2; ++tries)
+    EXPECT_EQ(error_of([&] { files.keep(2); }),
+              concat("'", folder.path(), "' was removed while this run wrote into it, and holds another run now"));
+  EXPECT_EQ(read_text_file(folder.config()), "steps: 2\n");
+  fs::remove(folder.config());
+  EXPECT_TRUE(files.keep(2)) << "the other one is gone";
+  EXPECT_FALSE(files.keep(2));
+  EXPECT_EQ(read_text_file(folder.config()), "steps: 1\n");
+  EXPECT_EQ(read_text_file(folder.file("words.txt")), "a b");
+  const std::string made = concat("'", folder.path(), "' was removed while this run wrote into it; it is made again\n");
+  EXPECT_EQ(told.messages, made + made);
+  Recorder other;
+  EXPECT_NE(error_of([&] { RunFiles(folder, other).take(); }).find("is in use by another run"), std::string::npos);
+}
+
 // Another run may have begun where this one was, or the place may take no folder any more.
 TEST(RemovedFolder, ThatCannotBeMadeAgainEndsTheRunAndWhatWasLearntIsSavedElsewhere) {
   for (const int n : {1, 3})

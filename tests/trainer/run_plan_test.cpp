@@ -73,6 +73,20 @@ TEST(RunPlan, OfTwoAndThreeRanksIsWhatTheyMeasure) {
     }
 }
 
+TEST(RunPlan, NamesTheFirstOfTheLargestUnits) {
+  const auto size_of = [](const char* model) {
+    const std::unique_ptr<TaskBase> task =
+        make_task(parse_config(concat("steps: 3\nmodel: ", model, "\ndata: {type: addition, digits: 2}\n"), "c.yaml"));
+    return measure_model(StackModels(*task));
+  };
+  const ModelSize blocks = size_of("{layers: 3, heads: 2, width: 32, block: 9}");
+  EXPECT_EQ(blocks.largest_name, "h.0");
+  EXPECT_EQ(blocks.largest_unit, 12 * 32 * 32 + 13 * 32);
+  EXPECT_EQ(blocks.units, 4);
+  EXPECT_EQ(blocks.trained, blocks.parameters);
+  EXPECT_EQ(size_of("{layers: 1, heads: 2, width: 2, block: 500}").largest_name, "the rest");
+}
+
 TEST(RunPlan, TheVocabularyOfBytesNeedsNoText) {
   const testing::TemporaryFolder folder;
   const std::string head = "steps: 3\nmodel: {layers: 1, heads: 2, width: 16, block: 9}\n";
@@ -83,6 +97,24 @@ TEST(RunPlan, TheVocabularyOfBytesNeedsNoText) {
   EXPECT_EQ(rows(concat("data: {type: text, tokenizer: byte, path: ", folder / "nowhere", "}\n")),
             ByteTokenizer().vocabulary_size());
   EXPECT_LT(rows("data: {type: addition, digits: 2}\n"), 20);
+}
+
+TEST(RunPlan, OperationsOfATraceAreThoseOfAMicroBatchsTokens) {
+  for (const int micro : {1, 2, 4}) {
+    const Config config = parse_config(
+        concat("steps: 3\nmodel: {layers: 1, heads: 2, width: 32, block: 9}\ndata: {type: addition, digits: 2}\n"
+               "batch: {global: 4, micro: ",
+               micro, "}\n"),
+        "trace.yaml");
+    const std::unique_ptr<TaskBase> task = make_task(config);
+    std::int64_t found = 0;
+    for (const TraceNode& node : trace_run(config, *task, 1, 0)) {
+      if (node.kind != TraceNode::Kind::compute || node.name != "forward h.0") continue;
+      ++found;
+      EXPECT_EQ(node.operations, 2 * 12 * 32 * 32 * micro * task->positions());
+    }
+    EXPECT_EQ(found, 4 / micro);
+  }
 }
 
 TEST(RunPlan, CopiesInMemoryAreOfRunsThatMakeThem) {
@@ -152,7 +184,10 @@ TEST(RunPlan, ReadsTheTimesOfRecordsAndOfThoseOfAnOlderKeel) {
   const std::vector<StepTime> times = times_in(
       "{\"step\":10,\"tokens_per_s\":1e6,\"step_ms\":1,\"exposed_ms\":0.5,\"tokens\":1000}\n"
       "{\"step\":20,\"tokens_per_s\":1e6,\"step_ms\":7.5,\"exposed_ms\":6,\"tokens\":2000}\n"
-      "{\"step\":30,\"tokens_per_s\":1e6,\"step_ms\":8.5,\"tokens\":3000}\n");
+      "{\"step\":30,\"tokens_per_s\":1e6,\"step_ms\":8.5,\"tokens\":3000}\n"
+      "{\"step\":40,\"tokens_per_s\":1e6,\"step_ms\":0,\"tokens\":4000}\n"
+      "{\"step\":50,\"tokens_per_s\":1e6,\"step_ms\":null,\"tokens\":5000}\n"
+      "{\"step\":50,\"tokens_per_s\":1e6,\"step_ms\":3,\"tokens\":5000}\n");
   ASSERT_EQ(times.size(), 2u);
   EXPECT_EQ(times[0].step_ms, 7.5);
   EXPECT_EQ(times[0].exposed_ms, 6);

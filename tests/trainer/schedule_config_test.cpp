@@ -3,6 +3,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "keel/config/yaml_reader.h"
 #include "keel/models/gpt.h"
 #include "keel/models/model_keys.h"
 #include "keel/nn/layers.h"
@@ -10,11 +11,14 @@
 #include "keel/trainer/assembly.h"
 #include "keel/trainer/learning_rate.h"
 #include "keel/trainer/schema.h"
+#include "keel/trainer/schema_rows.h"
+#include "tests/error_of.h"
 #include "tests/trainer/config_mistakes.h"
 
 namespace keel {
 namespace {
 
+using testing::error_of;
 using testing::message_of;
 using testing::Wrong;
 using P = ScheduleParameter;
@@ -131,6 +135,30 @@ TEST(ScheduleConfig, EveryMistakeIsNamedWithItsLine) {
   for (const Wrong& wrong : cases) EXPECT_EQ(message_of(wrong.yaml), wrong.message) << wrong.yaml;
 }
 
+// A value of another kind is none, whatever the parameter, and so is one in a list.
+TEST(ScheduleConfig, EveryParameterRefusesWhatIsNoneOfItsValues) {
+  const std::pair<std::string, std::string> values[] = {
+      {"x!", "'x!'"}, {"3x", "'3x'"}, {"'3'", "'3' in quotes, which make it a text"}, {"{a: 1}", "a mapping"}};
+  for (const ScheduleKind& kind : schedule_kinds())
+    for (const ScheduleUse& use : kind.parameters) {
+      const auto expect_refused = [&](const std::string& text, const std::string& got) {
+        const YamlDocument document = read_yaml(concat("value: ", text));
+        ScheduleSettings settings;
+        const std::string told =
+            error_of([&] { set_schedule_value(use, settings, document.root.entries.at(0).value); });
+        EXPECT_TRUE(told.starts_with(concat("expects ", describe_schedule_values(use), ", got ", got)))
+            << kind.name << '.' << schedule_parameter(use.parameter).name << ": " << told;
+      };
+      for (const auto& [text, got] : values) expect_refused(text, got);
+      expect_refused("", "nothing");
+      expect_refused("[]", "a list");
+      if (use.parameter != P::milestones) continue;
+      for (const auto& [text, got] : values) expect_refused(concat("[3, ", text, "]"), got);
+      for (const std::string text : {"3.5", "0", "-1", "1e3"})
+        expect_refused(concat("[", text, "]"), concat("'", text, "'"));
+    }
+}
+
 TEST(LearningRate, FollowsEpochsAndFrequencyByTheStepsThatWereTaken) {
   const LearningRate rate(
       scheduled("type: StepLR, step_size: 2, gamma: 0.5, interval: epoch, steps_per_epoch: 7, "
@@ -196,6 +224,17 @@ TEST(LearningRate, AnOptimizerWithoutMomentumRefusesACycledOne) {
   EXPECT_EQ(message(" {type: OneCycleLR}"), "c.yaml:1: scheduler." + problem);  // where the steps are
   EXPECT_EQ(message("\n  type: OneCycleLR\n  cycle_momentum: true"), "c.yaml:6: scheduler." + problem);
   EXPECT_EQ(message(" {type: OneCycleLR, cycle_momentum: false}"), "");
+}
+
+TEST(LearningRate, AnOptimizerOfOneVectorRefusesFactorsOfLayers) {
+  const auto message = [](std::string_view decay) {
+    return message_of(
+        concat("steps: 100\ndata: {type: addition}\noptimizer: {type: LBFGS}\nscheduler:\n"
+               "  type: polynomial_decay_layerwise\n  layer_decay: ",
+               decay, "\n  warmup: 10"));
+  };
+  EXPECT_EQ(message("0.5"), "c.yaml:6: scheduler.layer_decay: LBFGS treats all parameters as one vector; set it to 1");
+  EXPECT_EQ(message("1"), "");
 }
 
 TEST(LearningRate, LayersHaveTheirFactors) {

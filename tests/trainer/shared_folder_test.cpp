@@ -38,6 +38,30 @@ TEST(SharedFolder, SeveralRanksWaitForACheckpointThatComesLater) {
   }
 }
 
+// A folder that is to be made is looked for by those above it.
+TEST(SharedFolder, IsSeenByAllOfItsRanksAndLeftAsItWas) {
+  const TemporaryFolder place;
+  for (const int n : {1, 2, 3})
+    for (const std::string& folder : {place.path(), place / "new", place / "a/b/c", place / "a/../new/"}) {
+      run_ranks(n, [&](Communicator& ranks) { check_shared_folder(folder, ranks); });
+      EXPECT_TRUE(std::filesystem::is_empty(place.path())) << folder;
+    }
+}
+
+TEST(SharedFolder, ThatARankDoesNotSeeIsToldWithBothPlaces) {
+  const TemporaryFolder place;
+  for (const char* name : {"a", "b"}) std::filesystem::create_directory(place / name);
+  const std::string told = testing::error_of([&] {
+    run_ranks(2, [&](Communicator& ranks) { check_shared_folder(place / (ranks.rank() == 0 ? "a" : "b/new"), ranks); });
+  });
+  EXPECT_NE(told.find(concat(" does not see in '", place / "b/new", "' what rank 0 on host ")), std::string::npos)
+      << told;
+  EXPECT_NE(told.find(concat(" has in '", place / "a", "'; give the run a folder that all hosts share (run=FOLDER)")),
+            std::string::npos)
+      << told;
+  for (const char* name : {"a", "b"}) EXPECT_TRUE(std::filesystem::is_empty(place / name));
+}
+
 TEST(SharedFolder, ARankAloneAsksNobodyWhetherItSeesItsCheckpoint) {
   const TemporaryFolder place;
   run_ranks(1, [&](Communicator& ranks) {

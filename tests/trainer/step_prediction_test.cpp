@@ -96,6 +96,10 @@ TEST(StepPrediction, GrowsWithBytesAndItsIntervalWithWhatIsNotKnown) {
     EXPECT_NEAR(prediction.high_ms, prediction.step_ms, 1e-4) << "nothing hidden";
     EXPECT_NEAR(prediction.low_ms, std::max(prediction.compute_ms, prediction.communication_ms), 1e-4) << "all hidden";
   }
+  const StepPrediction hidden = predicted(wide, run_of(wide, 4, 80, 0), 8);  // whose ranks never waited
+  EXPECT_EQ(hidden.exposed_ms, 0);
+  EXPECT_NEAR(hidden.low_ms, 40, 1e-9);
+  EXPECT_NEAR(hidden.high_ms, 40, 1e-9);
   MeasuredRun shaky = run_of(wide, 4, 80, 0.5);
   const StepPrediction steady = predicted(wide, shaky, 8);
   for (std::size_t i = 0; i < shaky.times.size(); ++i) shaky.times[i].step_ms += i % 2 == 0 ? 4 : -4;

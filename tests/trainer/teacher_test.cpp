@@ -299,6 +299,18 @@ TEST(Teacher, NeedsWhatItsPlanSaysAndNeitherGradientsNorState) {
   }
 }
 
+TEST(Teacher, SendsNoneOfTheWordsThatGoWithAStep) {
+  const TemporaryFolder place;
+  for (const int n : {2, 3}) {
+    const auto words = [&](const char* teacher) {
+      const Config config = pupil(place, "run", {concat("task.teacher=", teacher)});
+      return plan_run(config, *make_task(config), n).traffic.control;
+    };
+    EXPECT_GT(words("none"), 0);
+    EXPECT_EQ(words("some.safetensors"), words("none")) << n;
+  }
+}
+
 TEST(Teacher, IsAskedWhereItsStudentIsEvaluated) {
   const TemporaryFolder place;
   const std::string teacher = with_teacher(place);

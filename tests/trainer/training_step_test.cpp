@@ -59,10 +59,12 @@ void spoil(Gpt& model) {
 }
 
 // What ranks are told of a step whose micro-batches have these lengths on each.
-std::vector<std::string> complaints(const std::vector<std::int64_t>& lengths, std::string_view weight = kTokenWeight) {
+// `of_first`: those of the first rank, where they are others.
+std::vector<std::string> complaints(const std::vector<std::int64_t>& lengths, std::string_view weight = kTokenWeight,
+                                    const std::vector<std::int64_t>& of_first = {}) {
   std::mutex mutex;
   std::vector<std::string> told;
-  std::vector<std::int64_t> of_both = lengths;
+  std::vector<std::int64_t> of_both = of_first.empty() ? lengths : of_first;
   of_both.insert(of_both.end(), lengths.begin(), lengths.end());
   run_ranks(2, [&](Communicator& ranks) {
     const Context context = testing::context(1);
@@ -101,6 +103,10 @@ TEST(TrainingSteps, NameTheFirstLossOfARankThatIsNotFinite) {
   }
   for (const std::string& message : complaints({12, 8}))
     EXPECT_NE(message.find("nan; first bad tensor: "), std::string::npos) << message;
+  const std::vector<std::string> of_second = complaints({1, 8}, kTokenWeight, {1, 1});
+  ASSERT_EQ(of_second.size(), 2u);
+  for (const std::string& message : of_second)
+    EXPECT_TRUE(message.starts_with("step 1: the loss on rank 1 is inf; first bad tensor: ")) << message;
 }
 
 // Other micro-batches would be another training.

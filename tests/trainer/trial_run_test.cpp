@@ -10,6 +10,7 @@
 #include "keel/tasks/metrics/numbers.h"
 #include "keel/trainer/batch_limit.h"
 #include "keel/trainer/metrics.h"
+#include "keel/trainer/trial_run.h"
 #include "tests/error_of.h"
 #include "tests/trainer/run_support.h"
 #include "tests/trainer/small_task.h"
@@ -160,6 +161,35 @@ TEST(FastDevRun, DoesAllThatARunDoesAndLeavesNothing) {
       EXPECT_EQ(once[0]->losses.size(), 1u);
       EXPECT_TRUE(weights_of(config({})) == bits) << "the run that is there is left alone";
     }
+}
+
+TEST(FastDevRun, LiesBesideItsRunHoweverThatIsWritten) {
+  const TemporaryFolder place;
+  for (const std::string& run : {place / "run", place / "run/", place / "run///"}) {
+    Config config = mirror_run(place, "run", {"fast_dev_run=2"});
+    config.run = run;
+    Recorder told;
+    run_ranks(1, [&](Communicator& ranks) {
+      const auto fake = [&](const Config& trial, const Callbacks& callbacks) {
+        EXPECT_EQ(trial.run, place / "run.fast_dev_run");
+        EXPECT_EQ(trial.resume, "never");
+        EXPECT_EQ(trial.eval.batches.of("").of(10), 2);
+        EXPECT_EQ(callbacks.size(), 1u);
+        fs::create_directory(trial.run);
+        return TrainResult{.step = 1};
+      };
+      try_out(config, told, ranks, {}, fake);
+      config.run = "/";
+      try_out(config, told, ranks, {}, [](const Config& trial, const Callbacks&) {
+        EXPECT_EQ(trial.run, "/.fast_dev_run");
+        return TrainResult{.step = 2};
+      });
+    });
+    EXPECT_TRUE(fs::is_empty(place.path()));
+    EXPECT_EQ(told.messages,
+              "fast_dev_run: 1 step, an evaluation and a checkpoint went well; nothing of them stays\n"
+              "fast_dev_run: 2 steps, an evaluation and a checkpoint went well; nothing of them stays\n");
+  }
 }
 
 TEST(FastDevRun, ThatFailsLeavesNothingEither) {

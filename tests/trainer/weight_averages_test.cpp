@@ -8,13 +8,17 @@
 #include <cmath>
 #include <map>
 
+#include "keel/autograd/functions.h"
 #include "keel/dist/checkpoint/export.h"
 #include "keel/dist/comm/agreement.h"
 #include "keel/dist/parallel/sharded.h"
+#include "keel/nn/layers.h"
+#include "keel/trainer/config_keys.h"
 #include "keel/trainer/metrics.h"
 #include "tests/error_of.h"
 #include "tests/support.h"
 #include "tests/trainer/run_support.h"
+#include "tests/trainer/small_task.h"
 
 namespace keel {
 namespace {
@@ -81,6 +85,68 @@ TEST(WeightAverages, FollowTheirFormulas) {
       EXPECT_LT(largest_difference(numbers_in(checkpoint, "callback.swa"), swa), 1e-6) << "step " << step;
     }
     EXPECT_EQ(joined, 3);
+  }
+}
+
+// y = 3 x + 1, of a weight and a bias, a number each.
+class OneLine : public Task {
+ public:
+  explicit OneLine(const TaskSite& site) : site_(site) {}
+  Module& model() override { return net_; }
+  Data data() override {
+    const auto points = [](std::int64_t i) {
+      const auto x = static_cast<float>(i) / 4;
+      return Example().set("x", keel::Numbers{{1}, {x}}).set("y", keel::Numbers{{1}, {3 * x + 1}});
+    };
+    Data data = make_data(site_, made_dataset(12, "line", points), 0, stack());
+    data.validation = {{"", make_source(site_.host, made_dataset(4, "line", points), sequential(4, 4), stack())}};
+    return data;
+  }
+  Loss training_step(const Batch& batch, Forward& pass) override {
+    return mse_loss(net_(input(batch, "x", pass), pass), input(batch, "y", pass));
+  }
+
+ private:
+  TaskSite site_;
+  Linear net_{1, 1};
+};
+
+TEST(WeightAverages, AreEvaluatedToTheLastNumber) {
+  static const auto keys = keys_of_task<OneLine>("one_line");
+  const auto loss_at = [](const Numbers& line) {  // bias and weight
+    double sum = 0;
+    for (int i = 0; i < 4; ++i) sum += std::pow(line.at(0) + line.at(1) * i / 4 - (3.0 * i / 4 + 1), 2);
+    return sum / 4;
+  };
+  for (const int n : {1, 3}) {
+    const TemporaryFolder place;
+    const auto trained = [&](const char* run, const char* average, const char* every, double& validation) {
+      const Config config =
+          task_run(keys, R"(
+steps: 2
+batch: {global: 4, micro: 2}
+optimizer: {lr: 0.1}
+scheduler: {type: constant}
+eval: {every: 2}
+threads: 1
+)",
+                   place, run,
+                   {n == 1 ? "strategy=ddp-fp32" : "strategy=zero3-fp32", average, concat("checkpoint.every=", every)});
+      validation = train_by(n, config)[0]->validation;
+      return config;
+    };
+    double plain = 0, averaged = 0;
+    const Config without = trained("without", "seed=1", "0", plain),
+                 with = trained("with", "ema={decay: 0.75, warmup: false}", "1", averaged);
+    const auto average_at = [&](std::int64_t step) {
+      return numbers_in(RunFolder(with.run).checkpoint(step), "callback.ema");
+    };
+    const Numbers weights = weights_at(with, 2), average = average_at(2), before = average_at(1);
+    EXPECT_EQ(weights, weights_at(without, 2)) << "they come back";
+    EXPECT_NEAR(plain, loss_at(weights), 1e-6);
+    EXPECT_NEAR(averaged, loss_at(average), 1e-6);
+    EXPECT_GT(std::abs(averaged - plain), 1e-3);
+    for (std::size_t i = 0; i < 2; ++i) EXPECT_NEAR(average[i], 0.75 * before[i] + 0.25 * weights[i], 1e-6);
   }
 }
 

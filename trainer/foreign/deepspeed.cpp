@@ -126,7 +126,7 @@ void read_optimizer(ForeignReading& reading, const ForeignEntry& entry) {
     const std::string word = each.key.substr(each.key.rfind('.') + 1);
     if (word == "torch_adam") continue;
     if (word == "adam_w_mode") {
-      decouples = reading.flag(each).value_or(true);
+      if (const auto flag = reading.flag(each)) decouples = *flag;
       continue;
     }
     has_decay |= word == "weight_decay";
