@@ -52,8 +52,9 @@ TEST(ScheduleConfig, NamesOfOtherTrainersMeanTheSame) {
 
 TEST(ScheduleConfig, EveryScheduleWritesWhatItReads) {
   const char* schedules[] = {
-      "type: sequence, milestones: [20, 60], schedules: [{type: LinearLR, total_iters: 20}, {type: product, schedules: "
-      "[{type: ExponentialLR, gamma: 0.9}, {type: cosine, warmup: 0.5}]}, {type: StepLR, step_size: 3}]",
+      ("type: sequence, milestones: [20, 60], schedules: [{type: LinearLR, total_iters: 20}, {type: product, "
+       "schedules: "
+       "[{type: ExponentialLR, gamma: 0.9}, {type: cosine, warmup: 0.5}]}, {type: StepLR, step_size: 3}]"),
       "type: wsd, warmup: 0.1, decay: 20, decay_type: 1-sqrt, stable: 0.3",
       "type: cosine, warmup: 1.0, min_lr: 1e-3",
       "type: CyclicLR, base_lr: 1e-4, mode: exp_range, gamma: 0.99, cycle_momentum: false",
