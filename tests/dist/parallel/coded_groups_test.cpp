@@ -185,20 +185,7 @@ TEST(CodedGroups, GoOnFromTheirStateAsIfTheyHadNeverStopped) {
       Sharded other(copy, context, ranks, make_sgd(), coded({4, 2}, 2, compression));
       EXPECT_EQ(engine.residual_place().number, ranks.rank() / 2);
       EXPECT_EQ(engine.residual_place().count, 2);
-      const auto train_from = [&](Sharded& trained, const UnitNet& of, int first) {
-        for (int step = first; step < first + 2; ++step) {
-          trained.backward(loss_of(of, context, step, ranks));
-          EXPECT_TRUE(trained.step(0.5).get().taken);
-        }
-      };
-      train_from(engine, net, 0);
-      other.load_weights(engine.weights());
-      other.load_optimizer_state(engine.optimizer_state(), engine.state());
-      const TensorParts state = engine.compression_state();
-      other.load_compression_state(std::span(&state, 1));
-      train_from(engine, net, 2);
-      train_from(other, copy, 2);
-      EXPECT_EQ(whole_values(other), whole_values(engine)) << text_of(compression);
+      expect_to_go_on(engine, net, other, copy, context, ranks, text_of(compression));
     });
 }
 

@@ -105,4 +105,24 @@ inline Trained train(const World& world, const Training& training) {
   return result;
 }
 
+// After two steps `other`, a run like `engine`'s, takes over all that is kept, and both go on to the same weights.
+inline void expect_to_go_on(Sharded& engine, const UnitNet& net, Sharded& other, const UnitNet& copy,
+                            const Context& context, Communicator& ranks, const std::string& what) {
+  const auto train_from = [&](Sharded& trained, const UnitNet& of, int first) {
+    for (int step = first; step < first + 2; ++step) {
+      trained.backward(loss_of(of, context, step, ranks));
+      EXPECT_TRUE(trained.step(0.5).get().taken);
+    }
+  };
+  train_from(engine, net, 0);
+  other.load_weights(engine.weights());
+  other.load_optimizer_state(engine.optimizer_state(), engine.state());
+  const TensorParts state = engine.compression_state();
+  for (const TensorPart& part : state) EXPECT_EQ(part.values.numel(), part.numel()) << part.name;
+  other.load_compression_state(std::span(&state, 1));
+  train_from(engine, net, 2);
+  train_from(other, copy, 2);
+  EXPECT_EQ(whole_values(other), whole_values(engine)) << what;
+}
+
 }  // namespace keel::testing
