@@ -57,6 +57,11 @@ class MpiLaunch : public ::testing::Test {
 
 std::int64_t lines_of(const std::string& text) { return std::count(text.begin(), text.end(), '\n'); }
 
+TEST(Processes, WhoseFilesCannotBeReadHaveNoText) {
+  EXPECT_EQ(testing::text_of("/proc/self/mem"), "");  // as of one that has ended since the file was opened
+  EXPECT_NE(testing::text_of("/proc/self/status"), "");
+}
+
 TEST_F(MpiLaunch, TrainsByFourRanksToTheBitsOfFourThreadsWithNothingOnTheStandardError) {
   const Outcome outcome = sandbox.keel("launch -N 4 --strat zero2-bf16 text.yaml run=made");
   ASSERT_EQ(outcome.code, 0) << outcome.err;

@@ -4,7 +4,6 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -34,9 +33,11 @@ inline std::string processes_left_in(const std::string& folder) {
   return left;
 }
 
-inline std::string text_of(const std::string& path) {  // whose size the system does not tell
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
+// Of a file whose size the system does not tell; what could be read of it, as a process may end meanwhile.
+inline std::string text_of(const std::string& path) {
+  std::ostringstream text;
+  text << std::ifstream(path, std::ios::binary).rdbuf();
+  return text.str();
 }
 
 // The process that trains as one rank in `folder`, which MPI or an address connects with the others; 0: none.
