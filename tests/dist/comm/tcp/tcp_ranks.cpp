@@ -65,6 +65,8 @@ std::vector<std::string> messages(const std::vector<TcpOptions>& options,
   return texts;
 }
 
+void join(const TcpOptions& options) { make_tcp_communicator(options)->barrier(); }
+
 void on_transports(int n, const std::function<void(std::unique_ptr<TcpTransport>)>& f) {
   for (const auto& failure : in_threads(tcp_options(n), [&](const TcpOptions& tcp) { f(make_tcp_transport(tcp)); }))
     if (failure) std::rethrow_exception(failure);

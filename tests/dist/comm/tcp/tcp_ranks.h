@@ -18,6 +18,9 @@ std::vector<std::exception_ptr> in_threads(const std::vector<TcpOptions>& option
 std::vector<std::string> messages(const std::vector<TcpOptions>& options,
                                   const std::function<void(const TcpOptions&)>& f);
 
+// Meets the others, and ends once all of them have come.
+void join(const TcpOptions& options);
+
 // Calls f with the transport of each of n ranks; an exception ends the test.
 void on_transports(int n, const std::function<void(std::unique_ptr<TcpTransport>)>& f);
 

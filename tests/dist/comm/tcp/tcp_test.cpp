@@ -356,7 +356,7 @@ TEST(TcpTransport, RefusesABrokenFrame) {
       std::this_thread::sleep_for(100ms);
       return;
     }
-    make_tcp_communicator(options)->barrier();
+    join(options);
   });
   EXPECT_EQ(told[0], "rank 1 is gone; rank 0 was joining its group");
 }
