@@ -155,8 +155,8 @@ class NodeOperation : public GroupOperation {
     }
     for (int r = 0; r < n() && !adds_; ++r) {
       const Span span = given_here(r);
-      if (span.count() == 0 || (parts_.root_gives() && r == rank() && !parts_.differ())) continue;
-      std::memcpy(output_ + bytes(parts_.gotten(r).begin), slot(r).data + bytes(span.begin), bytes(span.count()));
+      if (span.count() != 0)
+        std::memcpy(output_ + bytes(parts_.gotten(r).begin), slot(r).data + bytes(span.begin), bytes(span.count()));
     }
     publish(&NodeArea::done, index_ + 1);
     return true;
@@ -212,8 +212,7 @@ class NodeOperation : public GroupOperation {
     for (int i = 0; i < n(); ++i) {
       const int r = (rank() + i) % n();
       const Span span = given_here(r);
-      if (span.count() != 0)
-        copy(input_of(r) + bytes(span.begin), output_ + bytes(parts_.gotten(r).begin), span.count());
+      copy(input_of(r) + bytes(span.begin), output_ + bytes(parts_.gotten(r).begin), span.count());
     }
   }
   // Where in the output the sums lie that this rank adds, from an element of its shard on.
@@ -234,7 +233,7 @@ class NodeOperation : public GroupOperation {
     memory_.rounds += rounds_;
   }
   bool work_in_rounds() {
-    for (bool moves = true; moves && to_take_ < rounds_;) {
+    for (bool moves = true; moves;) {
       moves = false;
       if (to_show_ < rounds_ && to_show_ <= to_take_ + 1 &&
           (first_ + to_show_ < 2 || all_have(&NodeArea::taken, first_ + to_show_ - 1))) {
@@ -310,7 +309,7 @@ class NodeOperation : public GroupOperation {
   }
 
   void copy(const std::byte* from, std::byte* to, std::int64_t count) const {
-    if (from == to || count == 0) return;
+    if (from == to) return;
     parallel_for(context(), count, kGrain, [&](std::int64_t begin, std::int64_t end) {
       std::memcpy(to + bytes(begin), from + bytes(begin), bytes(end - begin));
     });
@@ -323,7 +322,8 @@ class NodeOperation : public GroupOperation {
   }
 
   std::vector<int> awaited() const override {
-    if (phase_ != Phase::waiting) return memory_.those_behind(waits_for_.first, waits_for_.second);
+    const bool is_ahead = memory_.finished != index_;  // an earlier collective is at hand
+    if (phase_ == Phase::agreeing || !is_ahead) return memory_.those_behind(waits_for_.first, waits_for_.second);
     std::vector<int> ranks = memory_.those_behind(&NodeArea::asked, memory_.finished + 1);
     return ranks.empty() ? memory_.those_behind(&NodeArea::done, memory_.finished + 1) : ranks;
   }

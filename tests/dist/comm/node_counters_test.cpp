@@ -12,7 +12,7 @@
 #include "keel/dist/comm/thread_transport.h"
 #include "keel/dist/comm/transport_communicator.h"
 #include "keel/kernels/elementwise.h"
-#include "tests/dist/comm/forwarding_transport.h"
+#include "tests/dist/comm/watched_transport.h"
 #include "tests/error_of.h"
 #include "tests/support.h"
 
@@ -20,46 +20,6 @@ namespace keel {
 namespace {
 
 using namespace keel::testing;
-
-// Between processes, as it says, so that large tensors are shown piece by piece. `look` is called whenever the rank has
-// shown something.
-class WatchedTransport : public ForwardingTransport {
- public:
-  using Look = std::function<void(const SharedAreas&)>;
-  WatchedTransport(std::unique_ptr<Transport> inner, SharedAreas& areas, Look look = {})
-      : ForwardingTransport(std::move(inner)), areas_(areas), look_(std::move(look)) {}
-  std::optional<SharedAreas> share(std::size_t bytes) override {
-    std::optional<SharedAreas> areas = inner().share(bytes);
-    areas->one_address_space = false;
-    areas_ = *areas;
-    return areas;
-  }
-  void announce(bool for_others) override {
-    inner().announce(for_others);
-    if (look_) look_(areas_);
-  }
-
- private:
-  SharedAreas& areas_;
-  Look look_;
-};
-
-const NodeArea& area_of(const SharedAreas& areas, std::size_t rank) {
-  return *reinterpret_cast<const NodeArea*>(areas.areas[rank]);
-}
-
-// Counters only grow, so that what is read first is not ahead of what is read afterwards.
-void expect_no_rank_ahead(const SharedAreas& areas) {
-  for (std::size_t r = 0; r < areas.areas.size(); ++r)
-    for (std::size_t other = 0; other < areas.areas.size(); ++other) {
-      const NodeArea &mine = area_of(areas, r), &theirs = area_of(areas, other);
-      const std::uint64_t taken = mine.taken, added = mine.added, shown = mine.shown, done = mine.done;
-      EXPECT_LE(added, theirs.shown) << "what nobody has shown is added";
-      EXPECT_LE(taken, theirs.shown) << "what nobody has shown is taken";
-      EXPECT_LE(shown, theirs.taken + 2) << "a buffer is written that somebody may read";
-      EXPECT_LE(done, theirs.asked);
-    }
-}
 
 bool is_all(const Tensor& x, float value) {
   const std::vector<float> values = x.to_vector<float>();
@@ -78,7 +38,7 @@ void watch(int slow, std::uint64_t collectives, std::uint64_t rounds,
   const ThreadHub hub(kWatched);
   const auto run = [&](int rank) {
     SharedAreas areas;
-    const auto look = [rank, slow](const SharedAreas& seen) {
+    const auto look = [rank, slow](const SharedAreas& seen, bool /*for_others*/) {
       expect_no_rank_ahead(seen);
       if (rank == slow) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     };

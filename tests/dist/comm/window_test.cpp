@@ -6,6 +6,7 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <utility>
 
 #include "keel/dist/comm/run_ranks.h"
 #include "keel/dist/comm/schedule.h"
@@ -45,9 +46,16 @@ class Board {
 // is done, and of each round of pieces that it has shown, added and taken one.
 class Processes : public ForwardingTransport {
  public:
-  Processes(std::unique_ptr<Transport> inner, Board& board, int& announcements)
-      : ForwardingTransport(std::move(inner)), board_(board), announcements_(announcements) {}
-  std::optional<SharedAreas> share(std::size_t bytes) override { return board_.areas(requests_++, size(), bytes); }
+  Processes(std::unique_ptr<Transport> inner, Board& board, int& announcements, bool one_address_space = false)
+      : ForwardingTransport(std::move(inner)),
+        board_(board),
+        announcements_(announcements),
+        one_address_space_(one_address_space) {}
+  std::optional<SharedAreas> share(std::size_t bytes) override {
+    SharedAreas areas = board_.areas(requests_++, size(), bytes);
+    areas.one_address_space = one_address_space_;
+    return areas;
+  }
   void announce(bool for_others) override {
     ++announcements_;
     ForwardingTransport::announce(for_others);
@@ -56,6 +64,7 @@ class Processes : public ForwardingTransport {
  private:
   Board& board_;
   int& announcements_;
+  bool one_address_space_;
   int requests_ = 0;
 };
 
@@ -92,6 +101,35 @@ TEST(Windows, AreReadInPlaceWhereTheTensorsThatOthersTouchLieInThem) {
       }
     });
   }
+}
+
+// Whose tensors all ranks touch, or the root's alone.
+TEST(Windows, OfARootAloneAreReadInPlaceInOneAddressSpaceAlone) {
+  constexpr std::int64_t kCount = 12'000;
+  for (const int n : {2, 3})
+    for (const bool one_address_space : {true, false}) {
+      ThreadHub hub(n);
+      Board board;
+      run_ranks(n, [&](Communicator& ranks) {
+        int announcements = 0;
+        const auto comm = make_communicator(
+            std::make_unique<Processes>(hub.connect(ranks.rank()), board, announcements, one_address_space));
+        const Context context = testing::context(1);
+        const Tensor x = comm->allocate(context, kCount, DType::f32, Purpose::workspace),
+                     y = comm->allocate(context, kCount, DType::f32, Purpose::workspace);
+        const auto is_direct = [&](const Work& work) {
+          work.wait();
+          return std::exchange(announcements, 0) == 2;
+        };
+        announcements = 0;
+        for (int root = 0; root < n; ++root) {
+          EXPECT_TRUE(is_direct(comm->broadcast(x, root)));
+          EXPECT_TRUE(is_direct(comm->gather(x.slice(0, 0, kCount / n), y, root)));
+          EXPECT_EQ(is_direct(comm->scatter(x, y.slice(0, 0, kCount / n), root)), one_address_space);
+          EXPECT_EQ(is_direct(comm->reduce(x, y, root)), one_address_space);
+        }
+      });
+    }
 }
 
 TEST(Windows, AreCountedAsMemoryOfWhatTheyAreFor) {
