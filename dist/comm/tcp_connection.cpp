@@ -26,7 +26,7 @@ std::size_t TcpIncoming::make_room() {
   if (has_own && received == own_bytes && received < bytes) {
     const std::size_t larger = std::min(bytes, std::max(kOwnAtFirst, 4 * own_bytes));
     std::unique_ptr<std::byte[]> grown(new std::byte[larger]);
-    if (received > 0) std::memcpy(grown.get(), own.get(), received);
+    std::copy_n(own.get(), received, grown.get());
     own = std::move(grown);
     own_bytes = larger;
     memory = own.get();
@@ -48,7 +48,7 @@ void TcpConnection::give_up(const std::shared_ptr<TcpOutgoing>& frame) {
   if (at == out_.end()) return;
   if (frame->sent == 0) {
     out_.erase(at);
-  } else if (!frame->owner && frame->header.bytes > 0) {
+  } else if (!frame->owner) {
     frame->own.assign(frame->data, frame->data + frame->header.bytes);
     frame->data = frame->own.data();
   }
@@ -144,8 +144,7 @@ void TcpConnection::end(Listener& listener) {
   incoming_.reset();
   header_received_ = 0;
   std::string text;
-  if (header_.kind != TcpHeader::message && ended->bytes > 0)
-    text.assign(reinterpret_cast<const char*>(ended->own.get()), ended->bytes);
+  if (header_.kind != TcpHeader::message) text.assign(reinterpret_cast<const char*>(ended->own.get()), ended->bytes);
   listener.hear(peer_, header_, text);
 }
 

@@ -83,7 +83,7 @@ std::shared_ptr<TcpIncoming> TcpProgram::receive(int from, std::uint64_t group, 
     at->second.pop_front();
     if (at->second.empty()) arrived_.erase(at);
     const bool fits = arrived->bytes == bytes;
-    if (fits && arrived->received > 0) std::memcpy(memory, arrived->memory, arrived->received);
+    if (fits) std::copy_n(arrived->memory, arrived->received, memory);
     arrived->memory = fits ? memory : nullptr;  // what is missing goes there
     arrived->has_own = false;
     arrived->own.reset();

@@ -137,10 +137,10 @@ std::ptrdiff_t Socket::receive_some(void* data, std::size_t bytes) const {
 TcpAddress TcpAddress::parse(const std::string& text) {
   const std::size_t colon = text.rfind(':');
   TcpAddress address;
-  bool is_right = colon != std::string::npos && colon > 0 && colon + 1 < text.size();
+  bool is_right = colon != std::string::npos;
   if (is_right) {
     address.host = text.substr(0, colon);
-    const bool has_brackets = address.host.front() == '[' && address.host.back() == ']';
+    const bool has_brackets = address.host.starts_with('[') && address.host.ends_with(']');
     if (has_brackets) address.host = address.host.substr(1, address.host.size() - 2);
     const auto [end, error] = std::from_chars(text.data() + colon + 1, text.data() + text.size(), address.port);
     is_right = error == std::errc{} && end == text.data() + text.size() && address.port >= 0 &&

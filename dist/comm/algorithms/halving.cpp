@@ -16,7 +16,7 @@ struct Halves {
   // The rank of the other half that `rank` gives to. That one gives to `rank` only where givers(rank) lists it.
   int partner(int rank) const {
     if (below(rank)) return std::min(middle + (rank - first), last - 1);
-    return std::min(first + (rank - middle), middle - 1);
+    return first + (rank - middle);  // the upper half is no longer than the lower one
   }
   // All ranks of the other half whose partner is `rank`, in order.
   std::vector<int> givers(int rank) const {

@@ -12,13 +12,8 @@
 #include <map>
 #include <set>
 
-#include "keel/dist/comm/algorithm_names.h"
-#include "tests/error_of.h"
-
 namespace keel {
 namespace {
-
-using testing::error_of;
 
 struct Element {
   std::string sum = {};  // empty: never written
@@ -266,6 +261,28 @@ TEST_P(Algorithms, AllGatherGivesEveryRankAllShards) {
   }
 }
 
+TEST_P(Algorithms, ReduceGivesTheRootAloneAllContributions) {
+  for (const Case& which : cases())
+    for (const std::int64_t count : counts(which.ranks))
+      for (int root = 0; root < which.ranks; ++root)
+        for (const bool by_root : {false, true}) {
+          SCOPED_TRACE(concat(which.ranks, " ranks, ", count, " elements, root ", root));
+          std::vector<Simulation::Rank> ranks;
+          for (int r = 0; r < which.ranks; ++r) {
+            const CollectiveShape shape{.rank = r, .size = which.ranks, .count = count, .node = which.node};
+            ranks.push_back({by_root ? reduce_by_root(shape, root) : reduce_by_parts(*GetParam(), shape, root),
+                             numbered(r, {0, count}), Elements(r == root ? static_cast<std::size_t>(count) : 0)});
+          }
+          Simulation simulation(std::move(ranks));
+          const Elements& sums = simulation.run()[static_cast<std::size_t>(root)].output;
+          for (std::int64_t i = 0; i < count; ++i) {
+            const Element& element = sums[static_cast<std::size_t>(i)];
+            EXPECT_EQ(element.index, i);
+            EXPECT_EQ(contributions(element.sum), all_ranks(which.ranks)) << element.sum;
+          }
+        }
+}
+
 INSTANTIATE_TEST_SUITE_P(, Algorithms, ::testing::ValuesIn(algorithms().begin(), algorithms().end()),
                          [](const auto& info) { return std::string(info.param->name); });
 
@@ -359,30 +376,6 @@ TEST(AllToAll, TransposesPartsAndRanks) {
           EXPECT_EQ(done[static_cast<std::size_t>(r)].output[static_cast<std::size_t>(from * each + i)],
                     (Element{std::to_string(from), r * each + i}));
   }
-}
-
-TEST(AlgorithmNames, SuggestTheNearest) {
-  try {
-    find_algorithm("rign");
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_STREQ(error.what(), "there is no algorithm 'rign' of collectives, did you mean 'ring'?");
-  }
-}
-
-TEST(AlgorithmNames, OfConfigurationsLeadToTheAlgorithms) {
-  for (const AlgorithmName& one : algorithm_names()) {
-    EXPECT_EQ(&find_algorithm_name(one.name), &one);
-    if (!one.algorithm.empty()) { EXPECT_EQ(find_algorithm(one.algorithm).name, one.algorithm); }
-  }
-  EXPECT_EQ(find_algorithm_name("halving").name, "rhd");
-  for (const AlgorithmName& one : algorithm_names()) EXPECT_EQ(one.shared_memory, one.name == "ordered") << one.name;
-  EXPECT_NE(error_of([] { find_algorithm_name("rign"); }).find("did you mean 'ring'?"), std::string::npos);
-  EXPECT_NE(error_of([] { find_algorithm_name("halvig"); }).find("did you mean 'halving'?"), std::string::npos);
-  for (const std::string name : {"", "x"})
-    EXPECT_EQ(
-        error_of([&] { find_algorithm_name(name); }),
-        concat("there is no algorithm '", name, "'; there are ordered, direct, ring, tree, rhd, hier, flat, backend"));
 }
 
 }  // namespace

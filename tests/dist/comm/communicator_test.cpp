@@ -88,6 +88,32 @@ TEST_P(Collectives, GiveMaximaAndMinima) {
       options_);
 }
 
+TEST_P(Collectives, GiveMeansOfTheSumsWhereTheyAreAsked) {
+  for (const int n : {1, 3, 4})
+    on_ranks(
+        n,
+        [&](Communicator& comm) {
+          const Context context = testing::context(1);
+          const std::int64_t count = 3 * n + 1;
+          std::vector<double> means = sum_of_all(n, count);
+          for (double& each : means) each /= n;
+          means = doubles(tensor_of(context, means, {count}));
+          const Tensor x = tensor_of(context, brought(comm.rank(), count), {count}), y = zeros(context, {count});
+          const Span shard = part({0, count}, n, comm.rank());
+          const Tensor mine = zeros(context, {shard.count()});
+          comm.reduce_scatter(x, mine, CombineOp::mean).wait();
+          comm.reduce(x, y, n - 1, CombineOp::mean).wait();
+          comm.all_reduce(x, CombineOp::mean).wait();
+          EXPECT_EQ(doubles(mine), cut(means, shard));
+          EXPECT_EQ(doubles(y), comm.rank() == n - 1 ? means : std::vector<double>(means.size()));
+          EXPECT_EQ(doubles(x), means);
+          const Tensor told = tensor_of(context, {1.0 + comm.rank()}, {1});
+          comm.broadcast(told, 0).wait();
+          EXPECT_EQ(told.item(), 1) << "nothing is divided";
+        },
+        options_);
+}
+
 TEST_P(Collectives, GiveTheSameBitsOnEveryRankAndInEveryRun) {
   for (const int n : {3, 4, 8}) {
     std::vector<double> first;
@@ -257,6 +283,20 @@ TEST(Communicator, SplitsIntoGroupsOrderedByKey) {
         comm.barrier();
       },
       {.nodes = {0, 0, 0, 1, 1, 1}});
+}
+
+TEST(Communicator, SplitsRanksOfOneKeyInTheirOrder) {
+  for (const int n : {2, 3, 5})
+    on_ranks(n, [&](Communicator& comm) {
+      EXPECT_EQ(comm.nodes(), std::vector<int>(static_cast<std::size_t>(n), 0)) << "of one machine";
+      const auto all = comm.split(3, 7), odd = comm.split(comm.rank() % 2, 7), own = comm.split(comm.rank(), 7);
+      EXPECT_EQ(all->rank(), comm.rank());
+      EXPECT_EQ(odd->rank(), comm.rank() / 2);
+      EXPECT_EQ(own->size(), 1);
+      const Tensor x = tensor_of(testing::context(1), {1.0 + comm.rank()}, {1});
+      all->broadcast(x, n - 1).wait();
+      EXPECT_EQ(x.item(), n);
+    });
 }
 
 TEST(Communicator, CountsBytesInsideAndBetweenNodesAndThoseOfSignatures) {

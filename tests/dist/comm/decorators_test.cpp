@@ -19,7 +19,9 @@ TEST(CorruptedCommunicator, ChangesOneElementOfOneRankOnce) {
     for (const std::int64_t element : {0, 3, 4, 5}) {
       const auto by_rank = results(2, [&](Communicator& comm) {
         CorruptedCommunicator corrupted(comm, 1, element);
-        const Tensor x = from_values<std::int32_t>(testing::context(1), std::vector<std::int32_t>(kCount, 8), {kCount});
+        const Tensor whole =
+            from_values<std::int32_t>(testing::context(1), std::vector<std::int32_t>(kCount + 1, 8), {kCount + 1});
+        const Tensor x = whole.slice(0, 0, kCount);
         const Work work = corrupted.all_reduce(x);
         if (polls) {
           comm.barrier();  // what was asked for before has ended
@@ -31,6 +33,7 @@ TEST(CorruptedCommunicator, ChangesOneElementOfOneRankOnce) {
         work.wait();
         EXPECT_TRUE(work.has_finished());
         EXPECT_EQ(doubles(x), numbers);
+        EXPECT_EQ(doubles(whole).back(), 8) << "what lies behind it is not touched";
         return numbers;
       });
       std::vector<double> right(kCount, 16);

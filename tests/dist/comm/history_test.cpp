@@ -6,6 +6,7 @@
 
 #include <cstdlib>
 
+#include "keel/dist/comm/algorithms.h"
 #include "tests/support.h"
 
 namespace keel {
@@ -143,6 +144,90 @@ TEST(Signatures, OfDifferentNumbersAreToldWithBoth) {
                                         "f32 (sum, direct), rank ",
                                         odd, " for all_reduce of 7 f32 (sum, direct) as number 4"));
   }
+}
+
+// Of rank 0, whose counterpart asks for a barrier.
+std::string told_of(const Signature& signature) {
+  const std::string text = difference({signature, signature_of(signature.sequence, {})});
+  const std::string opening = "ranks ask for different collectives as number 3: rank 0 for ";
+  const std::string end = ", rank 1 for barrier";
+  EXPECT_TRUE(text.starts_with(opening) && text.ends_with(end)) << text;
+  return text.substr(opening.size(), text.size() - opening.size() - end.size());
+}
+
+TEST(Signatures, AreToldInAllTheirParts) {
+  const Tensor six = empty(testing::context(1), {6}, DType::bf16);
+  const auto told = [&](Collective collective) {
+    collective.input = collective.output = six;
+    return told_of(signature_of(3, collective));
+  };
+  using Kind = CollectiveKind;
+  EXPECT_EQ(told({.kind = Kind::all_reduce}), "all_reduce of 6 bf16 (sum, direct)");
+  EXPECT_EQ(told({.kind = Kind::all_reduce, .op = CombineOp::maximum, .subject = 1}),
+            "all_reduce of 6 bf16 about 1 (maximum, direct)");
+  EXPECT_EQ(told({.kind = Kind::all_gather, .subject = 65'535}), "all_gather of 6 bf16 about 65535");
+  EXPECT_EQ(told({.kind = Kind::all_to_all}), "all_to_all of 6 bf16");
+  EXPECT_EQ(told({.kind = Kind::broadcast, .peer = 2}), "broadcast of 6 bf16 from rank 2");
+  EXPECT_EQ(told({.kind = Kind::scatter}), "scatter of 6 bf16 from rank 0");
+  EXPECT_EQ(told({.kind = Kind::gather, .peer = 1}), "gather of 6 bf16 to rank 1");
+  EXPECT_EQ(told({.kind = Kind::reduce, .op = CombineOp::minimum, .peer = 1}),
+            "reduce of 6 bf16 to rank 1 (minimum, direct)");
+  EXPECT_EQ(told({.kind = Kind::all_gather, .counts = {4, 2}}), "all_gather_v of 6 bf16");
+  EXPECT_EQ(told({.kind = Kind::reduce_scatter, .counts = {1, 5}}), "reduce_scatter_v of 6 bf16 (sum, direct)");
+  EXPECT_EQ(told({.kind = Kind::gather, .peer = 1, .counts = {4, 2}}), "gather of 6 bf16 to rank 1");
+  EXPECT_EQ(told({.kind = Kind::all_to_all, .counts = {3, 3}, .incoming = {3, 3}}), "all_to_all_v of bf16");
+  EXPECT_EQ(told({.kind = Kind::all_to_all, .counts = {3, 3}, .incoming = {3, 5}}), "all_to_all_v of bf16");
+}
+
+TEST(Signatures, OfAnAlgorithmThatIsNoneHaveNoNameOfIt) {
+  Signature signature = signature_of(3, asked_sum(7));
+  const auto count = static_cast<std::uint8_t>(algorithms().size());
+  signature.algorithm = count;
+  EXPECT_EQ(told_of(signature), "all_reduce of 7 f32 (sum)");
+  signature.algorithm = static_cast<std::uint8_t>(count - 1);
+  EXPECT_EQ(told_of(signature), concat("all_reduce of 7 f32 (sum, ", algorithms().back()->name, ')'));
+}
+
+TEST(Signatures, HaveTheSubjectAboveTheCount) {
+  EXPECT_EQ(signature_of(3, asked_sum(7, DType::f32, CombineOp::sum, 65'535)).count_and_subject,
+            0xffff'0000'0000'0007U);
+  const Tensor x = empty(testing::context(1), {6});
+  EXPECT_EQ(signature_of(3, {.kind = CollectiveKind::broadcast, .input = x, .output = x, .peer = 2}).count_and_subject,
+            0x0002'0000'0000'0006U);
+}
+
+// Else they would be those of a collective without counts.
+TEST(Signatures, OfCountsHaveADigestHoweverSmallTheyAre) {
+  for (const std::int64_t each : {0, 1, 2}) {
+    const Tensor x = empty(testing::context(1), {2 * each}), own = empty(testing::context(1), {each});
+    const Signature signature =
+        signature_of(3, {.kind = CollectiveKind::all_gather, .input = own, .output = x, .counts = {each, each}});
+    EXPECT_NE(signature.digest, 0U);
+    EXPECT_NE(difference({signature, signature_of(3, {.kind = CollectiveKind::all_gather, .input = own, .output = x})}),
+              "");
+  }
+}
+
+TEST(Signatures, OfCountsDifferWhereAnyTwoOfThemDo) {
+  const Tensor x = empty(testing::context(1), {60}), own = empty(testing::context(1), {10});
+  const auto of = [&](const Counts& counts) {
+    return signature_of(3, {.kind = CollectiveKind::all_gather, .input = own, .output = x, .counts = counts});
+  };
+  const Counts even(6, 10);
+  for (std::size_t more = 0; more < 6; ++more)
+    for (std::size_t less = 0; less < 6; ++less) {
+      Counts counts = even;
+      ++counts[more];
+      --counts[less];
+      EXPECT_EQ(of(counts) == of(even), more == less) << more << ' ' << less;
+    }
+}
+
+// What lies behind the vector's end is not asked.
+TEST(Signatures, OfARankAloneShowNoDifference) {
+  std::vector<Signature> asked = {signature_of(3, {}), signature_of(3, uneven_exchange(0, 1))};
+  asked.pop_back();
+  EXPECT_EQ(difference(asked), "");
 }
 
 TEST(Collective, IsToldWithTheRankThatItGoesToOrComesFrom) {

@@ -4,15 +4,27 @@
 
 #include <thread>
 
+#include "keel/dist/comm/decorators.h"
 #include "keel/dist/comm/thread_transport.h"
 #include "keel/dist/comm/transport_communicator.h"
 #include "keel/kernels/elementwise.h"
+#include "tests/error_of.h"
 #include "tests/support.h"
 
 namespace keel {
 namespace {
 
 using namespace keel::testing;
+
+TEST(IndependentCommunicators, OfOtherKindsDoNotAdvanceTogether) {
+  const ThreadHub hub(1);
+  const auto made = make_communicator(hub.connect(0));
+  CommunicatorDecorator other(*made);
+  const std::string text = "only communicators made of messages can advance together";
+  EXPECT_EQ(error_of([&] { advance_together(*made, other); }), text);
+  EXPECT_EQ(error_of([&] { advance_together(other, *made); }), text);
+  EXPECT_EQ(error_of([&] { advance_together(other, other); }), text);
+}
 
 TEST(IndependentCommunicators, AdvanceTogetherWhereTheyAreAskedTo) {
   for (const int n : {2, 3, 4}) {

@@ -171,6 +171,50 @@ TEST(Agreement, IsNoneWhereRanksMissOthers) {
   }
 }
 
+// Ranks 1 and 2 are played by hand, and rank 3 has gone. Everything that rank 0 says is seen, in two agreements.
+TEST(Agreement, SaysWhatItKnowsInEachRoundAndTheResultBehindTheLast) {
+  constexpr std::size_t kRanks = 4;
+  using Numbers = std::array<std::int64_t, 1 + 3 * kRanks>;
+  std::vector<std::unique_ptr<Transport>> ends = lifelines_of(ThreadHub(kRanks));
+  ends[3].reset();
+  Agreement agreement(*ends[0], each_by_itself(kRanks), std::chrono::seconds(20));
+  std::vector<Survivors> agreed;
+  std::jthread zero([&] {
+    for (const std::int64_t word : {70, 700}) agreed.push_back(agreement.agree(word));
+  });
+  const auto say_and_hear = [&](std::uint64_t tag, const std::array<Numbers, 2>& said) {
+    std::vector<std::unique_ptr<Message>> messages;
+    std::array<Numbers, 2> heard = {};
+    for (const std::size_t r : {1, 2}) {
+      messages.push_back(ends[r]->receive(0, tag, heard[r - 1].data(), sizeof(Numbers)));
+      messages.push_back(ends[r]->send(0, tag, said[r - 1].data(), sizeof(Numbers)));
+    }
+    for (const auto& message : messages) finish(*ends[1], *message);
+    EXPECT_EQ(heard[0], heard[1]);
+    return heard[0];
+  };
+  const auto hear = [&](std::uint64_t tag) {
+    Numbers heard = {};
+    for (const std::size_t r : {1, 2}) finish(*ends[r], *ends[r]->receive(0, tag, heard.data(), sizeof(Numbers)));
+    return heard;
+  };
+  // Whether it is the result; missing, known, words.
+  const std::uint64_t first = std::uint64_t{1} << 32, second = std::uint64_t{2} << 32;
+  const Numbers one = {0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 81, 0, 0}, two = {0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 92, 0};
+  EXPECT_EQ(say_and_hear(first, {one, two}), (Numbers{0, 0, 0, 0, 0, 1, 0, 0, 0, 70, 0, 0, 0}));
+  const Numbers all = {0, 0, 0, 0, 1, 1, 1, 1, 0, 70, 81, 92, 0};
+  EXPECT_EQ(say_and_hear(first + 1, {all, all}), all);
+  EXPECT_EQ(hear(first + 2), (Numbers{1, 0, 0, 0, 1, 1, 1, 1, 0, 70, 81, 92, 0}));
+  const Numbers next = {0, 0, 0, 0, 1, 0, 1, 0, 0, 0, 810, 0, 0}, other = {0, 0, 0, 0, 1, 0, 0, 1, 0, 0, 0, 920, 0};
+  EXPECT_EQ(say_and_hear(second, {next, other}), (Numbers{0, 0, 0, 0, 1, 1, 0, 0, 0, 700, 0, 0, 0}));
+  EXPECT_EQ(hear(second + 1), (Numbers{1, 0, 0, 0, 1, 1, 1, 1, 0, 700, 810, 920, 0}));
+  zero.join();
+  ASSERT_EQ(agreed.size(), 2u);
+  for (const Survivors& each : agreed) EXPECT_EQ(each.ranks, (std::vector<int>{0, 1, 2}));
+  EXPECT_EQ(agreed[0].words, (std::vector<std::int64_t>{70, 81, 92}));
+  EXPECT_EQ(agreed[1].words, (std::vector<std::int64_t>{700, 810, 920}));
+}
+
 TEST(Agreement, EndsWhereARankNeitherComesNorGoes) {
   const ThreadHub hub(2);
   std::unique_ptr<Transport> here, there;

@@ -110,13 +110,16 @@ TEST(NodeCounters, OfWhatMovesNumbersCountAllRounds) {
 std::uint32_t departure_after(const std::function<void(std::unique_ptr<Communicator>)>& goes) {
   const ThreadHub hub(2);
   SharedAreas areas;
+  bool tells_others = false;  // of what rank 1 has shown last
+  const auto look = [&](const SharedAreas&, bool for_others) { tells_others = for_others; };
   const auto stays = make_communicator(std::make_unique<WatchedTransport>(hub.connect(0), areas));
-  auto other = make_communicator(std::make_unique<WatchedTransport>(hub.connect(1), areas));
+  auto other = make_communicator(std::make_unique<WatchedTransport>(hub.connect(1), areas, look));
   EXPECT_EQ(area_of(areas, 1).left, NodeArea::here);
   try {
     goes(std::move(other));
   } catch (const Error&) {}
   EXPECT_EQ(area_of(areas, 0).left, NodeArea::here);
+  EXPECT_TRUE(tells_others);
   return area_of(areas, 1).left;
 }
 

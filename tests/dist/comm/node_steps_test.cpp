@@ -3,16 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <array>
 #include <functional>
 #include <numeric>
+#include <optional>
 #include <random>
 #include <string>
 
 #include "keel/dist/comm/schedule.h"
-#include "keel/dist/comm/thread_transport.h"
-#include "keel/dist/comm/transport_communicator.h"
-#include "tests/dist/comm/watched_transport.h"
+#include "tests/dist/comm/stepped_ranks.h"
 #include "tests/error_of.h"
 #include "tests/support.h"
 
@@ -28,71 +26,6 @@ std::int64_t piece_of(DType dtype, int ranks) {
   const std::size_t lines = NodeArea::kBuffer / static_cast<std::size_t>(ranks) / kLine;
   return static_cast<std::int64_t>(lines * kLine / size_of(dtype));
 }
-
-class SteppedRanks {
- public:
-  explicit SteppedRanks(int n, bool one_address_space = false, const CommunicatorOptions& options = {})
-      : hub_(n), before_(static_cast<std::size_t>(n)), works_(static_cast<std::size_t>(n)) {
-    for (int r = 0; r < n; ++r) {
-      const auto look = [this, r](const SharedAreas& seen, bool for_others) {
-        ++announcements;
-        expect_no_rank_ahead(seen);
-        note(static_cast<std::size_t>(r), for_others);
-      };
-      comms_.push_back(make_communicator(
-          std::make_unique<WatchedTransport>(hub_.connect(r), areas_, look, one_address_space), options));
-    }
-  }
-  int size() const { return static_cast<int>(comms_.size()); }
-  Communicator& operator[](int rank) { return *comms_[static_cast<std::size_t>(rank)]; }
-  const NodeArea& area(int rank) const { return area_of(areas_, static_cast<std::size_t>(rank)); }
-
-  using Begin = std::function<Work(Communicator&)>;
-  void begin(int rank, const Begin& begins) { works_[static_cast<std::size_t>(rank)].push_back(begins((*this)[rank])); }
-  // Goes as far as it can: going on at once goes no further.
-  bool step(int rank, std::size_t which) {
-    const Work& work = works_[static_cast<std::size_t>(rank)][which];
-    const bool has_finished = work.has_finished();
-    const int then = announcements;
-    EXPECT_EQ(work.has_finished(), has_finished);
-    EXPECT_EQ(announcements, then);
-    return has_finished;
-  }
-  // All ranks begin, the last one first, and then take turns.
-  void run(const Begin& begins) {
-    for (int r = size() - 1; r >= 0; --r) begin(r, begins);
-    const std::size_t which = works_[0].size() - 1;
-    for (int turn = 0; turn < 100; ++turn) {
-      bool all = true;
-      for (int r = 0; r < size(); ++r) all = step(r, which) && all;
-      if (all) return;
-    }
-    FAIL() << "no end";
-  }
-
-  int announcements = 0;
-  // What each rank has shown: "0 asked 1, 1 asked 1!", with ! where others may wait for it.
-  std::string trace = {};
-
- private:
-  using Counters = std::array<std::uint64_t, 5>;
-
-  void note(std::size_t rank, bool for_others) {
-    const NodeArea& own = area_of(areas_, rank);
-    const Counters now = {own.asked, own.done, own.shown, own.added, own.taken};
-    constexpr const char* kNames[] = {"asked", "done", "shown", "added", "taken"};
-    for (std::size_t i = 0; i < now.size(); ++i)
-      if (now[i] != before_[rank][i])
-        trace += concat(trace.empty() ? "" : ", ", rank, ' ', kNames[i], ' ', now[i], for_others ? "!" : "");
-    before_[rank] = now;
-  }
-
-  ThreadHub hub_;
-  SharedAreas areas_ = {};
-  std::vector<Counters> before_;
-  std::vector<std::unique_ptr<Communicator>> comms_ = {};
-  std::vector<std::vector<Work>> works_;
-};
 
 std::string joined(const std::vector<std::string>& parts) {
   std::string all;
@@ -152,6 +85,7 @@ struct Exercise {
   SteppedRanks::Begin begins;
   Tensor gotten;
   std::vector<double> expected;
+  std::optional<std::int64_t> elements_sent = {};  // where that is easily said
 };
 
 constexpr int kKinds = 8;
@@ -182,18 +116,19 @@ Exercise exercise_of(int which, int n, int rank, std::int64_t each) {
     case 0: {
       const Tensor x = mine(whole + 1);
       expect(whole + 1, sum);
-      return {[=](Communicator& comm) { return comm.all_reduce(x); }, x, expected};
+      return {[=](Communicator& comm) { return comm.all_reduce(x); }, x, expected,
+              whole + 1 - shard.count() + (n - 1) * shard.count()};
     }
     case 1: {
       const Tensor x = mine(whole + 1), y = room(shard.count());
       expect(shard.count(), [&](std::int64_t i) { return sum(shard.begin + i); });
-      return {[=](Communicator& comm) { return comm.reduce_scatter(x, y); }, y, expected};
+      return {[=](Communicator& comm) { return comm.reduce_scatter(x, y); }, y, expected, whole + 1 - shard.count()};
     }
     case 2: {
       const Tensor x = mine(shard.count()), y = room(whole + 1);
       for (int r = 0; r < n; ++r)
         expect(part({0, whole + 1}, n, r).count(), [&](std::int64_t i) { return given_to(r, which, i); });
-      return {[=](Communicator& comm) { return comm.all_gather(x, y); }, y, expected};
+      return {[=](Communicator& comm) { return comm.all_gather(x, y); }, y, expected, (n - 1) * shard.count()};
     }
     case 3: {
       const Tensor x = mine(whole);
@@ -232,7 +167,7 @@ Exercise exercise_of(int which, int n, int rank, std::int64_t each) {
         return std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
       };
       const Tensor x = mine(sum_of(sends)), y = room(sum_of(receives));
-      return {[=](Communicator& comm) { return comm.all_to_all_v(x, y, sends, receives); }, y, expected};
+      return {[=](Communicator& comm) { return comm.all_to_all_v(x, y, sends, receives); }, y, expected, x.numel() - 1};
     }
   }
 }
@@ -271,10 +206,12 @@ TEST(NodeSteps, HaveTheSameNumbersInWhateverOrderRanksGoOn) {
           ASSERT_TRUE(ranks.step(r, i)) << "collective " << i << " of rank " << r;
           const Exercise& each = exercises[own][i];
           if (each.gotten.defined()) { EXPECT_TRUE(doubles(each.gotten) == each.expected) << i << " of rank " << r; }
+          if (each.elements_sent) { EXPECT_EQ(ranks.work(r, i).sent(), 8 * *each.elements_sent) << i; }
         }
         EXPECT_EQ(ranks.area(r).asked, static_cast<std::uint64_t>(kCollectives));
         EXPECT_EQ(ranks.area(r).done, static_cast<std::uint64_t>(kCollectives));
         EXPECT_EQ(ranks.area(r).visitors, 0U);
+        EXPECT_EQ(ranks[r].traffic().control, kCollectives * 24 * (n - 1)) << "signatures of 24 bytes";
         for (const auto counter : {&NodeArea::added, &NodeArea::taken})
           EXPECT_EQ((ranks.area(r).*counter).load(), ranks.area(0).shown.load());
       }

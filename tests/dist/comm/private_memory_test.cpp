@@ -38,7 +38,7 @@ TEST(PrivateMemory, IsToldOfOnceAndHasTheSameNumbers) {
     run_ranks(n, [&](Communicator& ranks) {
       const LogSink log = [&](LogLevel, std::string_view message) {
         const std::lock_guard lock(mutex);
-        told.emplace_back(message);
+        told.emplace_back(concat("rank ", ranks.rank(), ": ", message));
       };
       const Context logging = Context::create({.threads = 1, .log = log});
       const auto comm = make_communicator(std::make_unique<Stingy>(hub.connect(ranks.rank())));
@@ -52,7 +52,7 @@ TEST(PrivateMemory, IsToldOfOnceAndHasTheSameNumbers) {
       }
     });
     ASSERT_EQ(told.size(), 1u) << n << " ranks";
-    EXPECT_EQ(told[0], concat("the system has no 800000 bytes of memory that all ", n,
+    EXPECT_EQ(told[0], concat("rank 0: the system has no 800000 bytes of memory that all ", n,
                               " ranks see: collectives copy piece by piece, with the same numbers but slower"));
   }
 }

@@ -65,6 +65,10 @@ TEST(Trace, DropsAndCountsWhatItHasNoRoomFor) {
   EXPECT_EQ(trace.spans().data(), memory);
   EXPECT_EQ(trace.dropped(), 3);
   EXPECT_GT(trace.waited(), 4 * trace.spans()[0].end);
+  const std::int64_t before = trace.waited(), begin = Trace::now();
+  trace.add(kWaiting, "briefly", begin);
+  EXPECT_LE(trace.waited() - before, Trace::now() - begin);
+  EXPECT_GE(trace.waited(), before);
   EXPECT_EQ(trace.spans()[0].name(), "a name that is longer than the forty-two b");
   EXPECT_EQ(trace.spans()[0].rank, 3);
   trace.clear();
@@ -244,8 +248,13 @@ TEST(Trace, BringsChangesOfMemoryTogetherToo) {
       own.push_back({.time = i, .bytes = 10 * comm.rank() + i, .block = 7, .rank = comm.rank()});
     const Recording all = gather_recording(trace, own, comm);
     EXPECT_TRUE(all.spans.empty());
-    std::vector<std::int64_t> bytes;
-    for (const MemoryChange& change : all.memory) bytes.push_back(change.bytes);
+    std::vector<std::int64_t> bytes, times;
+    for (const MemoryChange& change : all.memory) {
+      bytes.push_back(change.bytes);
+      times.push_back(change.time);
+    }
+    EXPECT_EQ(times, comm.rank() == 0 ? (std::vector<std::int64_t>{0, 0, 1}) : std::vector<std::int64_t>())
+        << "ranks of one node have one clock";
     EXPECT_EQ(bytes, comm.rank() == 0 ? (std::vector<std::int64_t>{10, 20, 21}) : std::vector<std::int64_t>());
   });
 }

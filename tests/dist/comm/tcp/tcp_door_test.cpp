@@ -1,82 +1,23 @@
-// Who is let in at a rank's door, connections that are slow to come about, and words of rank 0 that come late.
+// Who is let in at a rank's door, and how bytes pass it.
 
 #include "keel/dist/comm/tcp_door.h"
 
 #include <gtest/gtest.h>
-#include <poll.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <deque>
-#include <functional>
 #include <thread>
-#include <utility>
 
-#include "keel/dist/comm/tcp_meeting.h"
-#include "keel/runtime/error.h"
-#include "tests/error_of.h"
+#include "tests/dist/comm/tcp/system_calls.h"
 
 namespace keel {
 namespace {
 
+using namespace keel::testing;
 using namespace std::chrono_literals;
-
-thread_local int polls_without_news = 0;                  // of this thread, that come next
-thread_local std::deque<std::function<void()>> at_polls;  // what happens before each of them
-thread_local bool binds_to_its_peer = false;              // the next socket of this thread that connects
-thread_local std::deque<int> errors_of_accepts;           // of this thread, that come next; 0 is none
-
-// What this thread has waited for: for how long at most, and the last file.
-struct Poll {
-  int milliseconds, last_file;
-};
-thread_local std::vector<Poll> seen_polls;
-
-}  // namespace
-}  // namespace keel
-
-// They stand before those of the system's library.
-extern "C" int poll(pollfd* files, nfds_t count, int milliseconds) {
-  keel::seen_polls.push_back({milliseconds, files[count - 1].fd});
-  if (!keel::at_polls.empty()) {
-    const std::function<void()> happens = std::move(keel::at_polls.front());
-    keel::at_polls.pop_front();
-    happens();
-  }
-  if (keel::polls_without_news > 0) {
-    --keel::polls_without_news;
-    return 0;
-  }
-  timespec limit{milliseconds / 1000, milliseconds % 1000 * 1'000'000L};
-  return static_cast<int>(
-      ::syscall(SYS_ppoll, files, count, milliseconds < 0 ? nullptr : &limit, nullptr, std::size_t{0}));
-}
-extern "C" int connect(int file, const sockaddr* to, socklen_t length) {
-  if (std::exchange(keel::binds_to_its_peer, false) && ::bind(file, to, length) != 0) return -1;
-  const auto result = static_cast<int>(::syscall(SYS_connect, file, to, length));
-  if (result != 0 || keel::polls_without_news == 0) return result;
-  errno = EINPROGRESS;
-  return -1;
-}
-extern "C" int accept4(int file, sockaddr* from, socklen_t* length, int flags) {
-  const int error = keel::errors_of_accepts.empty() ? 0 : keel::errors_of_accepts.front();
-  if (!keel::errors_of_accepts.empty()) keel::errors_of_accepts.pop_front();
-  if (error == 0) return static_cast<int>(::syscall(SYS_accept4, file, from, length, flags));
-  errno = error;
-  return -1;
-}
-
-namespace keel {
-namespace {
-
-using testing::error_of;
-
-auto door_later(std::chrono::milliseconds time) { return std::chrono::steady_clock::now() + time; }
 
 class OpenDoor : public ::testing::Test {
  protected:
@@ -91,10 +32,66 @@ class OpenDoor : public ::testing::Test {
   TcpDoor door_{listener_, kToken, std::chrono::seconds(20)};
 };
 
-std::array<Socket, 2> two_ends() {
-  std::array<int, 2> ends = {};
-  KEEL_CHECK(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends.data()) == 0, "no sockets");
-  return {Socket(ends[0]), Socket(ends[1])};
+// What comes behind it is for others to read.
+TEST_F(OpenDoor, HearsAnIntroductionInPieces) {
+  const Socket slow = visitor();
+  const TcpIntroduction words{.hello = {.token = kToken}, .rank = 2, .size = 3, .port = 1, .host = 12'345};
+  const std::string said = std::string(reinterpret_cast<const char*>(&words), sizeof(words)) + "more";
+  const auto say = [&](std::size_t from, std::size_t to) {
+    EXPECT_TRUE(write_all(slow, said.data() + from, to - from, door_later(20s)));
+  };
+  at_polls = {[&] { say(0, 1); }, [&] { say(1, 16); }, [&] { say(16, 27); }, [&] { say(27, said.size()); }};
+  const std::optional<TcpGuest> guest = door_.next(door_later(20s), {});
+  EXPECT_TRUE(at_polls.empty());
+  ASSERT_TRUE(guest);
+  EXPECT_EQ(std::memcmp(&guest->introduction, &words, sizeof(words)), 0);
+  std::array<char, 5> behind = {};
+  EXPECT_EQ(guest->socket.receive_some(behind.data(), 5), 4);
+  EXPECT_EQ(std::string(behind.data()), "more");
+}
+
+TEST_F(OpenDoor, KnowsAStrayByItsFirstWords) {
+  const Socket stray = visitor(), right = visitor();
+  const std::string words(sizeof(TcpHello), 'x');
+  EXPECT_TRUE(write_all(stray, words.data(), words.size(), door_later(20s)));
+  at_polls = {[] {}, [&] { introduce(right, 2); }};
+  ASSERT_TRUE(door_.next(door_later(20s), {}));
+  char any = 0;
+  EXPECT_EQ(stray.receive_some(&any, 1), -1);
+}
+
+TEST_F(OpenDoor, RefusesAnotherVersionWhateverItsToken) {
+  for (const std::uint64_t token : {kToken, kToken + 1}) {
+    const Socket other = visitor(), right = visitor();
+    const TcpIntroduction words{.hello = {.version = kTcpVersion + 1, .token = token}, .rank = 1, .size = 3, .port = 1};
+    EXPECT_TRUE(write_all(other, &words, sizeof(words), door_later(20s)));
+    introduce(right, 2);
+    const std::optional<TcpGuest> guest = door_.next(door_later(20s), {});
+    ASSERT_TRUE(guest);
+    EXPECT_EQ(guest->introduction.rank, 2);
+    TcpAnswer answer;
+    EXPECT_TRUE(read_all(other, &answer, sizeof(answer), door_later(20s)));
+    EXPECT_EQ(answer.verdict, TcpVerdict::wrong_input);
+    std::string reason(answer.bytes, '\0');
+    EXPECT_TRUE(read_all(other, reason.data(), reason.size(), door_later(20s)));
+    EXPECT_EQ(reason, "rank 0 runs another version of keel");
+  }
+}
+
+// Longer than a guest has in a full house.
+TEST_F(OpenDoor, IsPatientWhereThereIsRoom) {
+  const Socket slow = visitor();
+  const auto rest = [] { std::this_thread::sleep_for(30ms); };
+  at_polls = {[] {},
+              [&] {
+                polls_without_news = 2;
+                rest();
+              },
+              rest, [&] { introduce(slow, 2); }};
+  const std::optional<TcpGuest> guest = door_.next(door_later(20s), {});
+  EXPECT_TRUE(at_polls.empty());
+  ASSERT_TRUE(guest);
+  EXPECT_EQ(guest->introduction.rank, 2);
 }
 
 // Connections that are silent, as that of a rank which has a seat, end no wait.
@@ -107,10 +104,12 @@ TEST_F(OpenDoor, WaitsForWhoIsSlowToSpeak) {
     std::this_thread::sleep_for(30ms);
     introduce(slow, 2);
   });
+  seen_polls.clear();
   const std::optional<TcpGuest> guest = door_.next(door_later(20s), seated);
   ASSERT_TRUE(guest);
   EXPECT_EQ(guest->introduction.rank, 2);
   EXPECT_FALSE(door_.is_full());
+  for (const Poll& poll : seen_polls) EXPECT_EQ(poll.milliseconds, 1'000) << "a second at most, and no less";
 }
 
 TEST_F(OpenDoor, ReturnsEarlyWhereOneOfTheSeatedMoves) {
@@ -164,6 +163,7 @@ TEST_F(OpenDoor, ListensAgainOnceAFullHouseHasSentTheOldestAway) {
   EXPECT_GE(seen_polls[0].last_file, 0) << "it listens";
   EXPECT_EQ(seen_polls[1].last_file, -1) << "a call that it cannot answer would end the wait";
   EXPECT_LE(seen_polls[1].milliseconds, 50);
+  EXPECT_GT(seen_polls[1].milliseconds, 0);
   EXPECT_EQ(seen_polls[2].last_file, seen_polls[0].last_file);
 }
 
@@ -186,17 +186,6 @@ TEST_F(OpenDoor, WaitsForNothingBeyondADeadline) {
   }
 }
 
-TEST(TcpListening, KnowsWhichErrorsSayThatFilesOrMemoryRanOut) {
-  const TcpListener listener({"127.0.0.1", 0});
-  for (const int error : {EMFILE, ENFILE, ENOBUFS, ENOMEM, EAGAIN, EBADF}) {
-    errors_of_accepts = {EINTR, ECONNABORTED, error};  // who has gone again is nobody
-    const TcpListener::Accepted accepted = listener.accept();
-    EXPECT_TRUE(errors_of_accepts.empty());
-    EXPECT_FALSE(accepted.socket.is_open());
-    EXPECT_EQ(accepted.lacks_files, error != EAGAIN && error != EBADF) << std::strerror(error);
-  }
-}
-
 TEST_F(OpenDoor, LetsInAllThatHaveComeInTheirOrder) {
   std::vector<Socket> visitors;
   for (int rank = 0; rank < 3; ++rank) introduce(visitors.emplace_back(visitor()), rank);
@@ -208,60 +197,35 @@ TEST_F(OpenDoor, LetsInAllThatHaveComeInTheirOrder) {
   EXPECT_FALSE(door_.next(door_later(10ms), {})) << "nobody is left";
 }
 
-// Rank 0 alone knows who did not come, and may tell it later.
-TEST(TcpGrace, ARankWaitsForTheReasonBeyondItsTimeOut) {
-  const auto listener = std::make_shared<const TcpListener>(TcpAddress{"127.0.0.1", 0});
-  const std::jthread zero([&] {
-    TcpDoor door(listener, 0xcbf2'9ce4'8422'2325, 20s);  // the hash of an empty token
-    const std::optional<TcpGuest> guest = door.next(door_later(20s), {});
-    ASSERT_TRUE(guest);
-    std::this_thread::sleep_for(60ms);
-    refuse(guest->socket, "rank 2 did not come", TcpVerdict::others_failed);
-  });
-  EXPECT_EQ(error_of([&] { meet({.rank = 1, .size = 3, .address = to_string(listener->address()), .timeout = 20ms}); }),
-            "rank 2 did not come");
+TEST(TcpDoor, MovesWhatMovesAtOnceEvenAfterTheDeadline) {
+  const std::array<Socket, 2> ends = two_ends();
+  std::array<char, 2> arrived = {};
+  EXPECT_TRUE(write_all(ends[0], "x", 1, door_later(-1s)));
+  EXPECT_TRUE(read_all(ends[1], arrived.data(), 1, door_later(-1s)));
+  EXPECT_TRUE(write_all(ends[0], "yz", 2, door_later(-1s)));
+  EXPECT_TRUE(read_all(ends[1], arrived.data(), 2, door_later(-1s)));
+  EXPECT_EQ(arrived, (std::array<char, 2>{'y', 'z'}));
 }
 
-TEST(TcpGrace, WhoeverGivesNoWholeAnswerIsNoKeel) {
-  const TcpAnswer answers[] = {{.magic = kTcpMagic + 1, .verdict = TcpVerdict::wrong_input, .bytes = 3},
-                               {.verdict = TcpVerdict::wrong_input, .bytes = 4},
-                               {.bytes = 3 * 64 + 1},
-                               {.bytes = 3 * 64}};
-  for (std::size_t i = 0; i <= std::size(answers); ++i) {
-    const auto listener = std::make_shared<const TcpListener>(TcpAddress{"127.0.0.1", 0});
-    const std::jthread zero([&] {
-      TcpDoor door(listener, 0xcbf2'9ce4'8422'2325, 20s);
-      const std::optional<TcpGuest> guest = door.next(door_later(20s), {});
-      ASSERT_TRUE(guest);
-      if (i == std::size(answers)) return;  // without a word
-      EXPECT_TRUE(write_all(guest->socket, &answers[i], sizeof(TcpAnswer), door_later(20s)));
-      EXPECT_TRUE(write_all(guest->socket, "any", 3, door_later(20s)));
-    });
-    const std::string address = to_string(listener->address());
-    EXPECT_EQ(error_of([&] { meet({.rank = 1, .size = 3, .address = address, .timeout = 20s}); }),
-              concat("rank 0 at ", address, " ended before all ranks had come, or is no keel"))
-        << i;
-  }
-}
-
-TEST(TcpConnecting, GoesOnWhereASecondBringsNoNews) {
-  const TcpListener listener({"127.0.0.1", 0});
-  polls_without_news = 3;
-  EXPECT_TRUE(connect_to(listener.address(), "the listener", door_later(20s)).is_open());
-  EXPECT_EQ(polls_without_news, 0);
-  EXPECT_TRUE(listener.accept().socket.is_open());
-  EXPECT_FALSE(listener.accept().socket.is_open()) << "it has called twice";
-}
-
-// As happens by chance where the system chooses the port that is called for the one who calls.
-TEST(TcpConnecting, TakesNoConnectionToItself) {
-  const int port = TcpListener({"127.0.0.1", 0}).address().port;
-  binds_to_its_peer = true;
-  EXPECT_EQ(error_of([&] {
-              connect_to({"127.0.0.1", port}, "rank 0", door_later(10ms));
-            }),
-            concat("rank 0 does not answer at 127.0.0.1:", port, ": Connection refused"));
-  EXPECT_FALSE(binds_to_its_peer);
+// Nobody reads before it waits.
+TEST(TcpDoor, WaitsForItsRefusalToBeTaken) {
+  const std::array<Socket, 2> ends = two_ends();
+  const std::string filler(100'000, 'x');
+  while (ends[0].send_some(filler.data(), filler.size()) > 0) continue;
+  std::string arrived;
+  const auto take = [&] {
+    std::string some(filler.size(), '\0');
+    for (std::ptrdiff_t received = 1; received > 0;) {
+      received = ends[1].receive_some(some.data(), some.size());
+      if (received > 0) arrived.append(some, 0, static_cast<std::size_t>(received));
+    }
+  };
+  at_polls = {take};
+  refuse(ends[0], "out of paper", TcpVerdict::others_failed);
+  EXPECT_TRUE(at_polls.empty());
+  at_polls.clear();
+  take();
+  EXPECT_TRUE(arrived.ends_with("out of paper"));
 }
 
 }  // namespace

@@ -1,10 +1,10 @@
-// What a program keeps of its groups, and a connection of a frame: two ends in one thread.
+// What a program keeps of its groups and tells the others: all of them in one thread.
 
 #include <gtest/gtest.h>
-#include <sys/socket.h>
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -13,28 +13,36 @@
 #include <vector>
 
 #include "keel/dist/comm/tcp_program.h"
-#include "keel/runtime/error.h"
 #include "tests/dist/comm/messages.h"
+#include "tests/dist/comm/tcp/system_calls.h"
 
 namespace keel {
 namespace {
 
 using namespace keel::testing;
 
-std::array<Socket, 2> connected_sockets() {
-  std::array<int, 2> ends = {};
-  KEEL_CHECK(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends.data()) == 0, "no sockets");
-  return {Socket(ends[0]), Socket(ends[1])};
-}
 // What rank 0 and rank 1 of two have.
 std::array<TcpPeers, 2> connected_pair() {
   std::array<TcpPeers, 2> pair;
-  std::array<Socket, 2> ends = connected_sockets();
+  std::array<Socket, 2> ends = two_ends();
   for (const std::size_t rank : {0, 1}) {
     pair[rank] = {std::vector<Socket>(2), {0, 0}};
     pair[rank].sockets[1 - rank] = std::move(ends[rank]);
   }
   return pair;
+}
+
+// Each of n programs, connected with all others.
+std::vector<TcpPeers> connected(std::size_t n) {
+  std::vector<TcpPeers> all(n);
+  for (std::size_t a = 0; a < n; ++a) all[a] = {std::vector<Socket>(n), std::vector<std::uint64_t>(n)};
+  for (std::size_t a = 0; a < n; ++a)
+    for (std::size_t b = 0; b < a; ++b) {
+      std::array<Socket, 2> ends = two_ends();
+      all[a].sockets[b] = std::move(ends[0]);
+      all[b].sockets[a] = std::move(ends[1]);
+    }
+  return all;
 }
 
 // They wait for each other.
@@ -121,119 +129,145 @@ TEST(TcpProgram, KeepsWhatHasArrivedForOtherGroupsThanOneThatItLeaves) {
   end_together(std::move(one), std::move(other));
 }
 
-// Hears texts, and takes messages to where the test looks.
-class Hears : public TcpConnection::Listener {
- public:
-  std::shared_ptr<TcpIncoming> place_for(int, const TcpHeader&) override { return std::make_shared<TcpIncoming>(); }
-  void hear(int, const TcpHeader&, const std::string& text) override { texts.push_back(text); }
-  std::vector<std::string> texts;
-};
-
-void send_all(const Socket& socket, const void* data, std::size_t bytes) {
-  ASSERT_EQ(socket.send_some(data, bytes), static_cast<std::ptrdiff_t>(bytes));
-}
-
-TEST(TcpConnection, SaysWhetherAnythingWasThere) {
-  std::array<Socket, 2> ends = connected_sockets();
-  TcpConnection connection(1, std::move(ends[0]));
-  Hears listener;
-  EXPECT_FALSE(connection.read(listener));
-  const TcpHeader header{.kind = TcpHeader::failed, .bytes = 5};
-  send_all(ends[1], &header, sizeof(header));
-  EXPECT_TRUE(connection.read(listener));
-  EXPECT_FALSE(connection.read(listener));
-  EXPECT_TRUE(listener.texts.empty());
-  send_all(ends[1], "paper", 5);
-  EXPECT_TRUE(connection.read(listener));
-  EXPECT_FALSE(connection.read(listener));
-  EXPECT_EQ(listener.texts, std::vector<std::string>{"paper"});
-  ends[1].close();
-  EXPECT_TRUE(connection.read(listener)) << "its end";
-  EXPECT_FALSE(connection.is_open());
-}
-
-TEST(TcpConnection, TakesTextsOf64KiBAndNoLongerOnes) {
-  for (const std::size_t bytes : {std::size_t{65'536}, std::size_t{65'537}}) {
-    std::array<Socket, 2> ends = connected_sockets();
-    TcpConnection connection(1, std::move(ends[0]));
-    Hears listener;
-    const TcpHeader header{.kind = TcpHeader::failed, .bytes = bytes};
-    send_all(ends[1], &header, sizeof(header));
-    connection.read(listener);
-    ASSERT_EQ(connection.is_open(), bytes == 65'536);
-    if (!connection.is_open()) continue;
-    const std::string text(bytes, 'x');
-    for (std::size_t sent = 0; sent < bytes; sent += 4'096) {
-      send_all(ends[1], text.data() + sent, 4'096);
-      connection.read(listener);
+// Each way to end speaks behind what was sent before, of which the system has not taken all.
+TEST(TcpProgram, SaysThatItGoesBehindWhatItHasSent) {
+  for (const bool is_goodbye : {true, false}) {
+    std::array<TcpPeers, 2> pair = connected_pair();
+    auto goes = std::make_unique<TcpProgram>(0, std::move(pair[0])),
+         hears = std::make_unique<TcpProgram>(1, std::move(pair[1]));
+    const Bytes sent = numbered(2'000'000);
+    Bytes arrived(sent.size());
+    const auto frame = goes->send(1, 7, 1, sent.data(), sent.size());
+    EXPECT_FALSE(frame->is_finished());
+    const auto incoming = hears->receive(0, 7, 1, arrived.data(), arrived.size());
+    std::jthread ends;
+    if (is_goodbye) ends = std::jthread([&] { goes.reset(); });
+    else goes->leave(7, {0, 1});
+    while (!hears->departure(7, 0)) {
+      if (!is_goodbye) goes->look();
+      hears->idle(std::chrono::milliseconds(1));
     }
-    EXPECT_EQ(listener.texts, std::vector<std::string>{text});
+    EXPECT_TRUE(incoming->is_finished());
+    EXPECT_TRUE(arrived == sent);
+    if (is_goodbye) hears.reset();
+    else end_together(std::move(goes), std::move(hears));
   }
 }
 
-// Only what has arrived takes memory.
-TEST(TcpConnection, ANumberInAHeaderCostsNothing) {
-  class Keeps : public TcpConnection::Listener {
-   public:
-    std::shared_ptr<TcpIncoming> place_for(int, const TcpHeader&) override {
-      incoming->has_own = true;
-      return incoming;
-    }
-    void hear(int, const TcpHeader&, const std::string&) override { ++heard; }
-    std::shared_ptr<TcpIncoming> incoming = std::make_shared<TcpIncoming>();
-    int heard = 0;
-  } listener;
-  std::array<Socket, 2> ends = connected_sockets();
-  TcpConnection connection(1, std::move(ends[0]));
-  const TcpHeader header{.bytes = std::uint64_t{1} << 50};
-  ASSERT_EQ(ends[1].send_some(&header, sizeof(header)), static_cast<std::ptrdiff_t>(sizeof(header)));
-  const Bytes all = numbered(3'000'000);
-  for (std::size_t sent = 0; sent < all.size();) {
-    const std::ptrdiff_t some = ends[1].send_some(all.data() + sent, all.size() - sent);
-    ASSERT_GE(some, 0);
-    sent += static_cast<std::size_t>(some);
-    connection.read(listener);
-    ASSERT_TRUE(connection.is_open());
+TEST(TcpProgram, TellsOfAFailureBeforeAllThatHasNotBegun) {
+  std::array<TcpPeers, 2> pair = connected_pair();
+  TcpProgram fails(1, std::move(pair[1])), hears(0, std::move(pair[0]));
+  const Bytes sent = numbered(2'000'000);
+  Bytes arrived(sent.size());
+  fails.send(0, 7, 1, sent.data(), sent.size());
+  fails.send(0, 7, 2, sent.data(), sent.size());
+  const auto first = hears.receive(1, 7, 1, arrived.data(), arrived.size()),
+             second = hears.receive(1, 7, 2, arrived.data(), arrived.size());
+  fails.fail(0, "out of paper");
+  while (hears.failure(0).empty()) {
+    fails.look();
+    hears.look();
   }
-  while (connection.read(listener)) continue;
-  const TcpIncoming& incoming = *listener.incoming;
-  ASSERT_EQ(incoming.received, all.size());
-  EXPECT_TRUE(std::equal(all.begin(), all.end(), reinterpret_cast<const unsigned char*>(incoming.own.get())));
-  EXPECT_LE(incoming.own_bytes, 4 * all.size());
-  EXPECT_EQ(listener.heard, 0);
+  EXPECT_TRUE(first->is_finished());
+  EXPECT_FALSE(second->is_finished());
 }
 
-// Half of the message has gone when its sender wants its memory back.
-TEST(TcpConnection, CopiesTheRestOfAMessageThatIsGivenUpUnlessSomebodyKeepsIt) {
-  for (const bool is_kept : {false, true}) {
-    std::array<Socket, 2> ends = connected_sockets();
-    TcpConnection connection(1, std::move(ends[0]));
-    Bytes memory = numbered(800'000);
-    const auto frame = std::make_shared<TcpOutgoing>(), unsent = std::make_shared<TcpOutgoing>();
-    frame->header.bytes = unsent->header.bytes = memory.size();
-    frame->data = unsent->data = reinterpret_cast<const std::byte*>(memory.data());
-    if (is_kept) frame->owner = std::make_shared<int>();
-    connection.push(frame);
-    connection.push(unsent);
-    connection.flush();
-    ASSERT_GT(frame->sent, 0u);
-    ASSERT_FALSE(frame->is_finished());
-    connection.give_up(unsent);
-    connection.give_up(frame);
-    EXPECT_EQ(frame->own.size(), is_kept ? 0 : memory.size());
-    EXPECT_TRUE(unsent->own.empty());
-    if (!is_kept) std::fill(memory.begin(), memory.end(), static_cast<unsigned char>(255));
-    Bytes arrived, some(100'000);
-    while (connection.wants_to_send() || arrived.size() < frame->total()) {
-      const std::ptrdiff_t received = ends[1].receive_some(some.data(), some.size());
-      ASSERT_GE(received, 0);
-      arrived.insert(arrived.end(), some.begin(), some.begin() + received);
-      connection.flush();
+// In peace, or another one may lose what was sent last.
+TEST(TcpProgram, WaitsForTheOthersToGo) {
+  std::array<TcpPeers, 2> pair = connected_pair();
+  auto one = std::make_unique<TcpProgram>(0, std::move(pair[0])),
+       other = std::make_unique<TcpProgram>(1, std::move(pair[1]));
+  std::atomic<bool> has_gone = false;
+  const std::jthread ends([&] {
+    one.reset();
+    has_gone = true;
+  });
+  while (!other->departure(7, 0)) other->idle(std::chrono::milliseconds(1));
+  std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  EXPECT_FALSE(has_gone);
+  other.reset();
+}
+
+// Whatever has arrived of a message before somebody asks for it.
+TEST(TcpProgram, BringsWhatHasArrivedBefore) {
+  std::array<TcpPeers, 2> pair = connected_pair();
+  auto one = std::make_unique<TcpProgram>(0, std::move(pair[0])),
+       other = std::make_unique<TcpProgram>(1, std::move(pair[1]));
+  for (const std::size_t bytes : {0, 1, 2, 3, 100'000}) {
+    const Bytes sent = numbered(bytes, 3);
+    Bytes arrived(bytes + 1), shorter(bytes + 1);
+    for (const std::uint64_t tag : {1, 2}) one->send(1, 7, tag, sent.data(), bytes);
+    for (int i = 0; i < 10; ++i) {
+      one->look();
+      other->look();
     }
-    ASSERT_EQ(arrived.size(), frame->total()) << "what had not begun is not sent";
-    arrived.erase(arrived.begin(), arrived.begin() + sizeof(TcpHeader));
-    EXPECT_TRUE(arrived == numbered(800'000));
+    EXPECT_TRUE(other->receive(0, 7, 1, arrived.data(), bytes)->is_finished());
+    EXPECT_TRUE(std::equal(sent.begin(), sent.end(), arrived.begin())) << bytes;
+    EXPECT_EQ(arrived.back(), 0);
+    other->receive(0, 7, 2, shorter.data(), bytes + 1);
+    EXPECT_TRUE(shorter == Bytes(bytes + 1)) << "it is another message than is asked for";
   }
+  end_together(std::move(one), std::move(other));
+}
+
+TEST(TcpProgram, TellsOfAFailureTheRanksOfItsFamilyAlone) {
+  std::vector<TcpPeers> all = connected(4);
+  std::vector<std::unique_ptr<TcpProgram>> programs;
+  for (std::size_t r = 0; r < 4; ++r)
+    programs.push_back(std::make_unique<TcpProgram>(static_cast<int>(r), std::move(all[r])));
+  programs[1]->join_family(5, {1, 3});
+  programs[1]->fail(5, "out of paper");
+  programs[2]->fail(6, "out of ink");  // a family that it has not joined
+  programs[2]->fail(TcpProgram::kNoFamily, "out of luck");
+  for (const auto& each : programs) each->look();
+  for (std::size_t r = 0; r < 4; ++r) {
+    EXPECT_EQ(programs[r]->failure(5), r == 1 || r == 3 ? "out of paper" : "") << r;
+    EXPECT_EQ(programs[r]->failure(6), "out of ink") << r;
+    EXPECT_EQ(programs[r]->failure(TcpProgram::kNoFamily), "");
+  }
+  std::vector<std::jthread> ends;
+  for (auto& each : programs) ends.emplace_back([&each] { each.reset(); });
+}
+
+TEST(TcpProgram, TellsAThousandBytesOfAReason) {
+  std::array<TcpPeers, 2> pair = connected_pair();
+  TcpProgram fails(1, std::move(pair[1])), hears(0, std::move(pair[0]));
+  for (const std::size_t length : {999, 1'000, 1'001, 5'000}) {
+    std::string reason(length, 'x');
+    reason.front() = 'a';
+    fails.fail(length, reason);
+    hears.look();
+    EXPECT_EQ(hears.failure(length), length <= 1'000 ? reason : reason.substr(0, 1'000) + " ...");
+  }
+}
+
+// A family's ranks are those of its first group, for as long as this rank has any group of it.
+TEST(TcpProgram, MissesARankThatIsGoneInTheFamiliesThatItIsIn) {
+  constexpr std::uint64_t kTwice = 5, kOnce = 6, kLeft = 7, kOthers = 8;
+  std::vector<TcpPeers> all = connected(3);
+  auto owned = std::make_unique<TcpProgram>(0, std::move(all[0])),
+       stays = std::make_unique<TcpProgram>(1, std::move(all[1]));
+  TcpProgram& program = *owned;
+  for (const std::uint64_t family : {kTwice, kOnce, kLeft}) program.join_family(family, {0, 1, 2});
+  program.join_family(kOthers, {0, 1});
+  program.join_family(kTwice, {0});
+  for (const std::uint64_t family : {kTwice, kLeft}) program.leave_family(family);
+  program.look();
+  EXPECT_FALSE(program.is_gone(0));
+  EXPECT_FALSE(program.is_gone(2));
+  all[2].sockets[0].close();
+  program.look();
+  EXPECT_TRUE(program.is_gone(2));
+  EXPECT_FALSE(program.is_gone(1));
+  EXPECT_FALSE(program.is_gone(0));
+  for (const std::uint64_t family : {kTwice, kOnce, kLeft, kOthers, TcpProgram::kNoFamily})
+    EXPECT_EQ(program.failure(family), family == kTwice || family == kOnce ? "rank 2 is gone" : "") << family;
+  program.join_family(kLeft, {0, 2});
+  EXPECT_EQ(program.failure(kLeft), "rank 2 is gone") << "it is so when the family is joined";
+  program.join_family(TcpProgram::kNoFamily, {0, 2});
+  EXPECT_EQ(program.failure(TcpProgram::kNoFamily), "");
+  all.clear();
+  end_together(std::move(owned), std::move(stays));
 }
 
 TEST(TcpProgram, HearsAFailureThatGivesNoReason) {

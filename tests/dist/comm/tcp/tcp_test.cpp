@@ -1,9 +1,6 @@
 // What only ranks that TCP connects have: messages given up, calls that fail, connections that end.
 
 #include <gtest/gtest.h>
-#include <sys/socket.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
@@ -14,39 +11,10 @@
 #include "keel/runtime/error.h"
 #include "tests/dist/comm/messages.h"
 #include "tests/dist/comm/ranks.h"
+#include "tests/dist/comm/tcp/system_calls.h"
 #include "tests/dist/comm/tcp/tcp_ranks.h"
 #include "tests/support.h"
 #include "tests/temporary_folder.h"
-
-namespace keel {
-namespace {
-
-thread_local std::int64_t sendmsg_calls = 0;
-
-std::int64_t sends_of_this_thread() { return sendmsg_calls; }
-
-// Errors that this thread's next calls answer with, instead of doing anything.
-thread_local std::vector<int> errors_of_sends, errors_of_receives;
-
-bool fails(std::vector<int>& errors) {
-  if (errors.empty()) return false;
-  errno = errors.back();
-  errors.pop_back();
-  return true;
-}
-
-}  // namespace
-}  // namespace keel
-
-// They stand before those of the system's library: one counts, and both may fail.
-extern "C" ssize_t sendmsg(int file, const msghdr* message, int flags) {
-  ++keel::sendmsg_calls;
-  return keel::fails(keel::errors_of_sends) ? -1 : ::syscall(SYS_sendmsg, file, message, flags);
-}
-extern "C" ssize_t recv(int file, void* data, size_t bytes, int flags) {
-  if (keel::fails(keel::errors_of_receives)) return -1;
-  return ::syscall(SYS_recvfrom, file, data, bytes, flags, nullptr, nullptr);
-}
 
 namespace keel {
 namespace {
@@ -70,7 +38,7 @@ TEST(TcpTransport, SendsAtOnceWhatIsHeldTogether) {
     std::vector<Bytes> in(kMessages, Bytes(100));
     const Bytes out = numbered(100);
     std::vector<std::unique_ptr<Message>> messages;
-    const std::int64_t before = sends_of_this_thread();
+    const std::int64_t before = sendmsg_calls;
     {
       const HeldSends held(*transport);
       {
@@ -78,14 +46,14 @@ TEST(TcpTransport, SendsAtOnceWhatIsHeldTogether) {
         for (std::size_t i = 0; i < kMessages; ++i)
           messages.push_back(transport->send(other, i, out.data(), out.size()));
       }
-      EXPECT_EQ(sends_of_this_thread(), before);
+      EXPECT_EQ(sendmsg_calls, before);
     }
-    EXPECT_EQ(sends_of_this_thread(), before + 1);
+    EXPECT_EQ(sendmsg_calls, before + 1);
     for (std::size_t i = 0; i < kMessages; ++i)
       messages.push_back(transport->receive(other, i, in[i].data(), in[i].size()));
     for (const auto& message : messages) finish(*transport, *message);
     for (const Bytes& each : in) EXPECT_TRUE(each == out);
-    EXPECT_EQ(sends_of_this_thread(), before + 1) << "waiting sends nothing";
+    EXPECT_EQ(sendmsg_calls, before + 1) << "waiting sends nothing";
   });
 }
 
@@ -146,9 +114,9 @@ TEST(TcpTransport, SendsTwiceToEachRankForASmallAllReduceAndOnceForAGather) {
                const Tensor x = zeros(context, {n * std::int64_t{16}}), mine = zeros(context, {16});
                comm.barrier();
                const auto sends = [&](const std::function<Work()>& ask) {
-                 const std::int64_t before = sends_of_this_thread();
+                 const std::int64_t before = sendmsg_calls;
                  for (int i = 0; i < 10; ++i) ask().wait();
-                 return sends_of_this_thread() - before;
+                 return sendmsg_calls - before;
                };
                EXPECT_EQ(sends([&] { return comm.all_reduce(x); }), 10 * 2 * (n - 1)) << n;
                EXPECT_EQ(sends([&] { return comm.all_gather(mine, x); }), 10 * (n - 1)) << n;
@@ -202,6 +170,7 @@ TEST(TcpTransport, RefusesAMessageOfAnotherLength) {
       on_transports(2, [&](std::unique_ptr<TcpTransport> transport) {
         Bytes data(bytes + 1);
         if (transport->rank() == 0) {
+          data = numbered(bytes + 1);
           const auto send = transport->send(1, 3, data.data(), bytes);
           EXPECT_NE(error_of([&] {
                       for (;;) {
@@ -217,6 +186,7 @@ TEST(TcpTransport, RefusesAMessageOfAnotherLength) {
           const auto receive = transport->receive(0, 3, data.data(), expected);
           const std::string said = error_of([&] { finish(*transport, *receive); });
           EXPECT_EQ(said, concat("rank 0 sends ", bytes, " bytes to rank 1, which expects ", expected));
+          EXPECT_TRUE(data == Bytes(bytes + 1));
           transport->fail(said);
         }
       });
