@@ -114,6 +114,24 @@ TEST_P(Collectives, GiveMeansOfTheSumsWhereTheyAreAsked) {
         options_);
 }
 
+// Also of few numbers, which a root might add in another order.
+TEST_P(Collectives, GiveARootTheBitsThatAllWouldGet) {
+  for (const int n : {3, 4, 5})
+    on_ranks(
+        n,
+        [&](Communicator& comm) {
+          const Context context = testing::context(1);
+          for (int root = 0; root < n; ++root) {
+            const Tensor x = uniform_tensor(context, {37}, static_cast<std::uint64_t>(comm.rank())),
+                         y = zeros(context, {37});
+            comm.reduce(x, y, root).wait();
+            comm.all_reduce(x).wait();
+            if (comm.rank() == root) { EXPECT_EQ(doubles(y), doubles(x)); }
+          }
+        },
+        options_);
+}
+
 TEST_P(Collectives, GiveTheSameBitsOnEveryRankAndInEveryRun) {
   for (const int n : {3, 4, 8}) {
     std::vector<double> first;
@@ -217,6 +235,11 @@ TEST(Communicator, TakesATensorOfAnyShapeForItsNumbersInARow) {
                for (int r = 0; r < 3; ++r)
                  EXPECT_EQ(cut(doubles(swapped), {2 * r, 2 * r + 2}),
                            cut(brought(r, 6), {2 * comm.rank(), 2 * comm.rank() + 2}));
+               const Tensor one = shaped({}), cube = shaped({2, 2, 2});
+               comm.all_reduce(one).wait();
+               comm.all_reduce(cube).wait();
+               EXPECT_EQ(doubles(one), sum_of_all(3, 1));
+               EXPECT_EQ(doubles(cube), sum_of_all(3, 8));
                const Tensor arrived = zeros(context, {4, 1});
                const Work sent = comm.send(shaped({2, 2}), (comm.rank() + 1) % 3);
                comm.receive(arrived, (comm.rank() + 2) % 3).wait();
@@ -325,6 +348,20 @@ TEST(Arguments, ThatDoNotFitAreRefusedByName) {
     EXPECT_THROW(comm.all_to_all(zeros(context, {7}), zeros(context, {7})), Error);
     EXPECT_THROW(comm.all_reduce(zeros(context, {4, 4}).transpose(0, 1)), Error);
     EXPECT_THROW(comm.send(zeros(context, {1}), comm.rank()), Error);
+    EXPECT_THROW(comm.receive(zeros(context, {1}), comm.rank()), Error);
+    EXPECT_THROW(comm.broadcast(zeros(context, {8}), -1), Error);
+    EXPECT_THROW(comm.all_to_all(zeros(context, {8}), zeros(context, {6})), Error);
+    EXPECT_THROW(comm.all_reduce(Tensor()), Error);
+    EXPECT_THROW(comm.all_gather(zeros(context, {4}), zeros(context, {8}, DType::f64)), Error);
+    EXPECT_THROW(comm.all_gather(zeros(context, {4}), zeros(Context::create({.threads = 1}), {8})), Error);
+    if (comm.rank() == 1) {
+      EXPECT_THROW(comm.reduce(zeros(context, {4}), zeros(context, {5}), 1), Error);
+      EXPECT_THROW(comm.reduce(zeros(context, {4}), Tensor(), 1), Error);
+      EXPECT_THROW(comm.gather(zeros(context, {4}), zeros(context, {9}), 1), Error);
+      EXPECT_THROW(comm.gather(zeros(context, {4}), Tensor(), 1), Error);
+      EXPECT_THROW(comm.scatter(zeros(context, {9}), zeros(context, {4}), 1), Error);
+      EXPECT_THROW(comm.scatter(Tensor(), zeros(context, {4}), 1), Error);
+    }
     comm.barrier();
   });
 }

@@ -51,6 +51,17 @@ TEST(Exchange, BringsTextsOfAnyLengthsToAll) {
     });
 }
 
+TEST(Exchange, OfARankAloneNeedsNoCollectives) {
+  on_ranks(1, [](Communicator& comm) {
+    EXPECT_EQ(gather_texts(comm, "alone"), std::vector<std::string>{"alone"});
+    EXPECT_EQ(broadcast_text(comm, "alone"), "alone");
+    EXPECT_EQ(gather_values(comm, 7), std::vector<int>{7});
+    EXPECT_NO_THROW(check_agreement(comm, "a", "they differ"));
+    together(comm, [] {});
+    EXPECT_EQ(comm.traffic().collectives, 0);
+  });
+}
+
 // Its length, and then its bytes.
 TEST(Exchange, BroadcastsATextByTwoCollectivesAndAnEmptyOneByOne) {
   on_ranks(2, [](Communicator& comm) {
@@ -81,20 +92,21 @@ TEST(Together, AllThrowWhatTheFirstRankOfThoseThatThrowDoes) {
                                          {{2}, "rank 2: no file 2"},
                                          {{0, 2}, "no file 0"},
                                          {{1, 2}, "rank 1: no file 1"}})
-    on_ranks(3, [&](Communicator& comm) {
-      const bool throws = std::count(c.throwing.begin(), c.throwing.end(), comm.rank()) == 1;
-      try {
-        together(comm, [&] {
-          if (throws) throw Error(concat("no file ", comm.rank()), ErrorKind::io);
-        });
-        ADD_FAILURE() << "rank " << comm.rank() << " goes on";
-      } catch (const AgreedError& error) {
-        EXPECT_EQ(error.what(), c.told);
-        EXPECT_EQ(error.kind(), ErrorKind::io);
-        EXPECT_TRUE(is_thrown_by_all(comm));
-      }
-      comm.barrier();
-    });
+    for (const ErrorKind kind : {ErrorKind::internal, ErrorKind::input, ErrorKind::io, ErrorKind::unsupported})
+      on_ranks(3, [&](Communicator& comm) {
+        const bool throws = std::count(c.throwing.begin(), c.throwing.end(), comm.rank()) == 1;
+        try {
+          together(comm, [&] {
+            if (throws) throw Error(concat("no file ", comm.rank()), kind);
+          });
+          ADD_FAILURE() << "rank " << comm.rank() << " goes on";
+        } catch (const AgreedError& error) {
+          EXPECT_EQ(error.what(), c.told);
+          EXPECT_EQ(error.kind(), kind);
+          EXPECT_TRUE(is_thrown_by_all(comm));
+        }
+        comm.barrier();
+      });
 }
 
 TEST(Together, AnExceptionOfAnotherKindIsInternal) {
@@ -115,9 +127,9 @@ TEST(Together, AnExceptionOfAnotherKindIsInternal) {
 TEST(Together, ARankAloneThrowsItsOwn) {
   on_ranks(1, [](Communicator& comm) {
     try {
-      together(comm, [] { throw std::runtime_error("no room"); });
+      together(comm, [] { throw std::length_error("no room"); });
       ADD_FAILURE();
-    } catch (const std::runtime_error& error) {
+    } catch (const std::length_error& error) {
       EXPECT_STREQ(error.what(), "no room");
       EXPECT_TRUE(is_thrown_by_all(comm));
     }
@@ -148,9 +160,12 @@ TEST(Agreement, NamesTheFirstRankThatDiffersAndTheLine) {
       {{"ab\n", "ab\n", "a\n"}, "rank 0 has ab, rank 2 has a"},
       {{"a\nb\n", "a\n", "a\nb\n"}, "rank 0 has b, rank 1 has nothing more"},
       {{"", "a", ""}, "rank 0 has nothing more, rank 1 has a"},
+      {{"\nb", "\nc", "\nb"}, "rank 0 has b, rank 1 has c"},
+      {{"a\nb\n", "a\nb\n"}, ""},
+      {{"a\nb\n", "a\nc\n"}, "rank 0 has b, rank 1 has c"},
   };
   for (const Case& c : cases)
-    on_ranks(3, [&](Communicator& comm) {
+    on_ranks(static_cast<int>(c.lines.size()), [&](Communicator& comm) {
       std::string told;
       try {
         check_agreement(comm, c.lines[static_cast<std::size_t>(comm.rank())], "they differ");
