@@ -32,7 +32,7 @@ UnitSchedule::UnitSchedule(std::vector<ScheduledUnit> units, const ShardingOptio
 }
 
 void UnitSchedule::resize(const ShardingOptions& options) {
-  if (options.stage != options_.stage || !sent_.empty() || pass_.reduces)
+  if (options.stage != options_.stage || pass_.reduces)
     throw Error("a schedule of units is resized between passes, and keeps its stage", ErrorKind::internal);
   options_ = options;
   buckets_.clear();

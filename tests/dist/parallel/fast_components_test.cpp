@@ -127,7 +127,11 @@ TEST(FastComponents, AreThoseOfTheirFormula) {
       const std::vector<double> own(momentum[comm.rank()].begin(), momentum[comm.rank()].begin() + kCount);
       EXPECT_LT(relative_error(doubles(strategy->state(0).front().values), own), 1e-5);
       strategy->after_step([] { return true; });
+      EXPECT_EQ(strategy->steps(), step + 1);
     }
+    strategy->restart();
+    EXPECT_EQ(strategy->steps(), 0);
+    EXPECT_EQ(doubles(strategy->state(0).front().values), std::vector<double>(kCount));
   });
 }
 

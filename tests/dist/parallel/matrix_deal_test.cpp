@@ -62,6 +62,26 @@ TEST(MatrixDeal, GivesEachRankAboutTheSameCostAndEveryMatrixOneOwner) {
   }
 }
 
+// Two long ones together take less than a square one of fewer numbers.
+TEST(MatrixDeal, TheShorterSideOfAMatrixCountsTwiceInItsCost) {
+  struct Net : Module {
+    Linear wide{4, 4000}, square{100, 100}, tall{4000, 4};
+    void visit(Visitor& v) override {
+      v("wide", wide);
+      v("square", square);
+      v("tall", tall);
+    }
+  } model;
+  const std::vector<FlatBuffer> layout = lay_out(model, 2);
+  std::vector<const FlatBuffer*> units;
+  for (const FlatBuffer& unit : layout) units.push_back(&unit);
+  const MatrixDeal deal(units, *make_elementwise("Muon", {.settings = MuonSettings{}}), decay_matrices_only, 2, true,
+                        DType::f32);
+  ASSERT_EQ(deal.matrices().size(), 3U);
+  EXPECT_EQ(deal.matrices()[0].owner, deal.matrices()[2].owner);
+  EXPECT_NE(deal.matrices()[0].owner, deal.matrices()[1].owner);
+}
+
 TEST(MatrixDeal, InBatchesHasEachMatrixOnceAndNoMoreOfThemOnARankThanItIsTold) {
   UnitNet model(kWidth, 7);
   const auto optimizer = make_elementwise("Muon", {.settings = MuonSettings{}});

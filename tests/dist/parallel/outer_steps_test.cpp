@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <tuple>
 
 #include "keel/dist/parallel/deal_by_cost.h"
@@ -274,9 +275,12 @@ TEST(CommunicationStrategy, HearsOfEachUnitOnceAStepBeforeTheStep) {
 }
 
 TEST(OuterSteps, RefuseWhatMakesNoSense) {
-  for (const OuterStepOptions& wrong : {OuterStepOptions{.every = 0}, OuterStepOptions{.every = 2, .fragments = 3},
-                                        OuterStepOptions{.every = 2, .delay = 2}, OuterStepOptions{.blend = 0},
-                                        OuterStepOptions{.rate = 0}, OuterStepOptions{.momentum = 1}})
+  for (const OuterStepOptions& wrong :
+       {OuterStepOptions{.every = 0}, OuterStepOptions{.every = 2, .fragments = 3},
+        OuterStepOptions{.every = 2, .fragments = 0}, OuterStepOptions{.every = 2, .delay = 2},
+        OuterStepOptions{.delay = -1}, OuterStepOptions{.blend = 0}, OuterStepOptions{.blend = 1.5},
+        OuterStepOptions{.rate = 0}, OuterStepOptions{.rate = INFINITY}, OuterStepOptions{.momentum = 1},
+        OuterStepOptions{.momentum = -0.5}})
     EXPECT_THROW(make_outer_steps(wrong), Error);
   EXPECT_THROW(run_ranks(2,
                          [&](Communicator& comm) {

@@ -57,6 +57,18 @@ TEST(UnitSchedule, TheOrderOfSumsDoesNotDependOnTheOrderOfGradients) {
   }
 }
 
+TEST(UnitSchedule, IsResizedBetweenPassesAloneAndKeepsItsStage) {
+  const ShardingOptions options = {.stage = 1};
+  Performer to({{.trainable = true, .leaves = 1, .gradient_bytes = 4}}, options);
+  to.begin(true, true);
+  EXPECT_THROW(to.schedule.resize(options), Error) << "nothing is sent yet";
+  to.perform(to.schedule.leaf_passed(0));
+  EXPECT_THROW(to.schedule.resize(options), Error);
+  to.end();
+  to.schedule.resize(options);
+  EXPECT_THROW(to.schedule.resize({.stage = 2}), Error);
+}
+
 TEST(UnitSchedule, AForwardPassHasAsManyWholeUnitsAsArePrefetchedAndOne) {
   for (const int prefetch : {0, 1, 2, 5}) {
     std::vector<ScheduledUnit> units(12);
