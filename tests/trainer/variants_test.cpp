@@ -13,14 +13,14 @@ namespace {
 using testing::error_of;
 using Texts = std::vector<std::string>;
 
-Config plain(const std::string& more = "") {
+Config plain_ddp(const std::string& more = "") {
   return parse_config("steps: 9\ndata: {type: addition}\nstrategy: ddp-bf16\n" + more, "c");
 }
 
 // Their names, bases and changes, and what each has of the keys.
-std::string told_of(const CompareAxes& axes, const std::string& more = "") {
+std::string variants_told(const CompareAxes& axes, const std::string& more = "") {
   std::string told;
-  for (const Variant& each : variants_of(plain(more), axes)) {
+  for (const Variant& each : variants_of(plain_ddp(more), axes)) {
     const Config& config = each.config;
     told += concat(each.name, " | ", each.base, " | ", to_string(config.strategy), ' ', config.sharding.algorithm, ' ',
                    config.sharding.bucket, ' ', config.sharding.first_bucket, ' ',
@@ -32,17 +32,17 @@ std::string told_of(const CompareAxes& axes, const std::string& more = "") {
   return told;
 }
 
-std::string refusal(const CompareAxes& axes) {
-  return error_of([&] { variants_of(plain(), axes); });
+std::string variants_refusal(const CompareAxes& axes) {
+  return error_of([&] { variants_of(plain_ddp(), axes); });
 }
 
 TEST(Variants, AreAllCombinationsTheFirstAxisSlowest) {
-  const Config c = plain();
+  const Config c = plain_ddp();
   const std::string keys =
       concat(c.sharding.bucket, ' ', c.sharding.first_bucket, " none ", c.gradient_compression.fraction, ' ',
              c.gradient_compression.rank, ' ', c.optimizer.lr, '\n');
-  EXPECT_EQ(told_of({}), "ddp-bf16 | ddp-bf16 | ddp-bf16 ordered " + keys);
-  EXPECT_EQ(told_of({.strategies = {"zero1-fp32", "zero2-fp32"}, .algorithms = {"ring", "halving"}}),
+  EXPECT_EQ(variants_told({}), "ddp-bf16 | ddp-bf16 | ddp-bf16 ordered " + keys);
+  EXPECT_EQ(variants_told({.strategies = {"zero1-fp32", "zero2-fp32"}, .algorithms = {"ring", "halving"}}),
             "zero1-fp32 ring | zero1-fp32 ring | zero1-fp32 ring " + keys +
                 "zero1-fp32 halving | zero1-fp32 halving | zero1-fp32 rhd " + keys +
                 "zero2-fp32 ring | zero2-fp32 ring | zero2-fp32 ring " + keys +
@@ -51,21 +51,21 @@ TEST(Variants, AreAllCombinationsTheFirstAxisSlowest) {
 
 TEST(Variants, OfBucketsHaveAFirstOneThatIsNoLarger) {
   const std::string more = "sharding: {first_bucket: 3}\n";
-  const std::int64_t first = plain(more).sharding.first_bucket;
+  const std::int64_t first = plain_ddp(more).sharding.first_bucket;
   const auto buckets = [&](const char* size) {
-    const Config config = variants_of(plain(more), {.buckets = {size}}).at(0).config;
+    const Config config = variants_of(plain_ddp(more), {.buckets = {size}}).at(0).config;
     return std::pair(config.sharding.bucket, config.sharding.first_bucket);
   };
   EXPECT_EQ(buckets("1"), std::pair(std::int64_t{1}, std::int64_t{1}));
   EXPECT_EQ(buckets("1K"), std::pair(std::int64_t{1024}, std::int64_t{1024}));
   EXPECT_EQ(buckets("1G"), std::pair(std::int64_t{1} << 30, first));
-  EXPECT_EQ(refusal({.buckets = {"0"}}), "a bucket needs a size above 0");
+  EXPECT_EQ(variants_refusal({.buckets = {"0"}}), "a bucket needs a size above 0");
 }
 
 TEST(Variants, OfCompressionsHaveNoneAmongThemAndABase) {
   const auto names = [](const CompareAxes& axes) {
     std::string all;
-    for (const Variant& each : variants_of(plain(), axes))
+    for (const Variant& each : variants_of(plain_ddp(), axes))
       all += concat(each.name, " (", each.base, ") ", each.config.gradient_compression.kind().name, '\n');
     return all;
   };
@@ -75,21 +75,21 @@ TEST(Variants, OfCompressionsHaveNoneAmongThemAndABase) {
             "zero1-fp32 none (zero1-fp32) none\nzero1-fp32 int8 (zero1-fp32) int8\n"
             "zero2-fp32 none (zero2-fp32) none\nzero2-fp32 int8 (zero2-fp32) int8\n");
   const auto compression = [](const char* text) {
-    return variants_of(plain(), {.compressions = {text}}).at(1).config.gradient_compression;
+    return variants_of(plain_ddp(), {.compressions = {text}}).at(1).config.gradient_compression;
   };
   EXPECT_EQ(compression("topk:0.25").fraction, 0.25);
-  EXPECT_EQ(compression("topk").fraction, plain().gradient_compression.fraction);
+  EXPECT_EQ(compression("topk").fraction, plain_ddp().gradient_compression.fraction);
   EXPECT_EQ(compression("powersgd:3").rank, 3);
   EXPECT_EQ(compression("qgz:8").bits, Compression::Bits::eight);
-  EXPECT_NE(refusal({.compressions = {"topk:"}}), "");
-  EXPECT_NE(refusal({.compressions = {"int8:4"}}).find("gradient_compression.fraction: applies only when"),
+  EXPECT_NE(variants_refusal({.compressions = {"topk:"}}), "");
+  EXPECT_NE(variants_refusal({.compressions = {"int8:4"}}).find("gradient_compression.fraction: applies only when"),
             std::string::npos)
-      << refusal({.compressions = {"int8:4"}});
+      << variants_refusal({.compressions = {"int8:4"}});
 }
 
 TEST(Variants, OfSettingsAreWordsBetweenSpacesOutsideOfQuotesAndBraces) {
   const auto settings = [](const std::string& text) {
-    return variants_of(plain(), {.changes = {"it:" + text}}).at(1).changes;
+    return variants_of(plain_ddp(), {.changes = {"it:" + text}}).at(1).changes;
   };
   EXPECT_EQ(settings("seed=2"), Texts{"seed=2"});
   EXPECT_EQ(settings("  seed=2   clip=3 "), (Texts{"seed=2", "clip=3"}));
@@ -102,37 +102,38 @@ TEST(Variants, OfSettingsAreWordsBetweenSpacesOutsideOfQuotesAndBraces) {
 }
 
 TEST(Variants, OfChangesHaveOneThatChangesNothingFirst) {
-  const std::vector<Variant> all =
-      variants_of(plain(), {.strategies = {"zero1-fp32"}, .changes = {"fast: optimizer.lr=0.5 seed=4", "b:clip=3"}});
+  const std::vector<Variant> all = variants_of(
+      plain_ddp(), {.strategies = {"zero1-fp32"}, .changes = {"fast: optimizer.lr=0.5 seed=4", "b:clip=3"}});
   ASSERT_EQ(all.size(), 3u);
   EXPECT_EQ(all[0].name, "zero1-fp32 plain");
   EXPECT_EQ(all[0].changes, Texts{});
-  EXPECT_EQ(all[0].config, variants_of(plain(), {.strategies = {"zero1-fp32"}}).at(0).config);
+  EXPECT_EQ(all[0].config, variants_of(plain_ddp(), {.strategies = {"zero1-fp32"}}).at(0).config);
   EXPECT_EQ(all[1].name, "zero1-fp32 fast");
   EXPECT_EQ(all[1].base, "zero1-fp32 fast");
   EXPECT_EQ(all[1].changes, (Texts{"optimizer.lr=0.5", "seed=4"}));
   EXPECT_EQ(all[1].config.optimizer.lr, 0.5);
   EXPECT_EQ(all[1].config.seed, 4u);
   EXPECT_EQ(all[2].config.clip, 3);
-  EXPECT_EQ(variants_of(plain(), {.changes = {"x: seed=4"}}).at(0).name, "plain");
+  EXPECT_EQ(variants_of(plain_ddp(), {.changes = {"x: seed=4"}}).at(0).name, "plain");
   const auto written = [](const std::string& text) {
     return concat("a variant is written as 'NAME: KEY=VALUE KEY=VALUE', and not as '", text, "'");
   };
   for (const std::string wrong : {"seed=4", "x", ":seed=4", "a=b:seed=4", ""})
-    EXPECT_EQ(refusal({.changes = {wrong}}), written(wrong));
+    EXPECT_EQ(variants_refusal({.changes = {wrong}}), written(wrong));
   for (const std::string nothing : {"x:", "x: "})
-    EXPECT_EQ(refusal({.changes = {nothing}}), "variant 'x' changes nothing; 'plain' is always among what is compared");
-  EXPECT_EQ(refusal({.changes = {"x: seed=4", "y: seed=5", "x: seed=6"}}), "two variants are called 'x'");
-  EXPECT_EQ(refusal({.changes = {"plain: seed=4"}}),
+    EXPECT_EQ(variants_refusal({.changes = {nothing}}),
+              "variant 'x' changes nothing; 'plain' is always among what is compared");
+  EXPECT_EQ(variants_refusal({.changes = {"x: seed=4", "y: seed=5", "x: seed=6"}}), "two variants are called 'x'");
+  EXPECT_EQ(variants_refusal({.changes = {"plain: seed=4"}}),
             "two variants are called 'plain'; this one is always there, and changes nothing");
-  EXPECT_NE(refusal({.changes = {"x: sed=4"}}).find("variant 'x', 'sed=4': "), std::string::npos)
-      << refusal({.changes = {"x: sed=4"}});
+  EXPECT_NE(variants_refusal({.changes = {"x: sed=4"}}).find("variant 'x', 'sed=4': "), std::string::npos)
+      << variants_refusal({.changes = {"x: sed=4"}});
 }
 
 TEST(Variants, AreOfStrategiesThatSayTheirNumbersAndAlgorithmsOfTraining) {
-  EXPECT_EQ(refusal({.strategies = {"zero1-auto"}}),
+  EXPECT_EQ(variants_refusal({.strategies = {"zero1-auto"}}),
             "strategy zero1-auto leaves the numbers open; name them, as in zero1-auto-fp32");
-  EXPECT_EQ(refusal({.algorithms = {"backend"}}),
+  EXPECT_EQ(variants_refusal({.algorithms = {"backend"}}),
             "training does not use 'backend', the collective of the library itself: MPI's, or NCCL's between devices");
 }
 
