@@ -14,10 +14,10 @@
 namespace keel {
 namespace {
 
-// The element below which that fraction of all lies.
+// The element below which that fraction of all, which is less than 1, lies.
 double quantile(std::vector<double> values, double fraction) {
   std::sort(values.begin(), values.end());
-  return values[std::min(values.size() - 1, static_cast<std::size_t>(fraction * static_cast<double>(values.size())))];
+  return values[static_cast<std::size_t>(fraction * static_cast<double>(values.size()))];
 }
 
 double mean_of(const std::vector<double>& values) {

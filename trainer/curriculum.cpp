@@ -28,7 +28,7 @@ std::int64_t length_of_step(const CurriculumConfig& config, std::int64_t step, s
   if (config.type == Type::none) return whole;
   if (config.type == Type::fixed_discrete) {
     const auto found = std::ranges::find_if(config.until, [&](const Length& last) { return step <= last.last_step(); });
-    return config.lengths[std::min(static_cast<std::size_t>(found - config.until.begin()), config.lengths.size() - 1)];
+    return config.lengths.at(static_cast<std::size_t>(found - config.until.begin()));
   }
   const std::int64_t most = config.max_length == 0 ? whole : config.max_length;
   const std::int64_t steps = config.steps.last_step();

@@ -1,13 +1,19 @@
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
 #include <sstream>
+#include <thread>
 
 #include "keel/runtime/file.h"
+#include "keel/trainer/trackers/fed_program.h"
+#include "tests/error_of.h"
 #include "tests/temporary_folder.h"
 #include "tests/trackers/session.h"
 
@@ -101,6 +107,53 @@ TEST_F(CommandTracker, StartsAProgramWithoutIgnoredSignalsAndWithoutOurTerminal)
   EXPECT_EQ(std::stoull(blocked, nullptr, 16), 0U);
   EXPECT_EQ(std::stoull(ignored, nullptr, 16) & 0x7fffffff, 0U);  // the others are the C library's own
   EXPECT_EQ(group, id);
+}
+
+struct FedPrograms : CommandTracker {
+  std::string said = folder / "said";
+  FedProgram shell_of(const std::string& script) const { return {{"sh", "-c", script}, said}; }
+  std::string refusal(const std::function<void()>& f) const { return testing::error_of(f); }
+};
+
+TEST_F(FedPrograms, GetEveryByteAndAddToTheirLog) {
+  for (int i = 0; i < 2; ++i) {
+    FedProgram cat({"cat"}, said);
+    for (const char c : {'a', 'b', '\n'}) cat.write(std::string_view(&c, 1), 5);
+    cat.write("", 5);
+    cat.finish(5);
+  }
+  EXPECT_EQ(read_text_file(said), "ab\nab\n");
+  const mode_t mask = ::umask(0);
+  ::umask(mask);
+  struct stat about = {};
+  ASSERT_EQ(::stat(said.c_str(), &about), 0);
+  EXPECT_EQ(about.st_mode & 0777, 0666 & ~mask);
+}
+
+TEST_F(FedPrograms, ThatDoNotReadOrEndInTimeAreNamedSoon) {
+  const std::string told = concat("; what it has said is in '", said, "'");
+  EXPECT_EQ(refusal([&] { shell_of("exec sleep 1000").write(std::string(1 << 20, 'x'), 0.01); }),
+            "'sh' has not read its standard input for 0.01 seconds" + told);
+  EXPECT_EQ(refusal([&] { shell_of("exec sleep 1000").finish(0.01); }),
+            "'sh' was still running 0.01 seconds after its input had ended, and was killed" + told);
+  for (const auto& [script, how] : {std::pair("exit 1", "has ended with exit code 1"),
+                                    {"exit 7", "has ended with exit code 7"},
+                                    {"kill -15 $$", "was ended by signal 15"}})
+    EXPECT_EQ(refusal([&] { shell_of(script).finish(5); }), concat("'sh' ", how, told));
+  EXPECT_EQ(refusal([&] {
+              FedProgram({"keel-has-no-such-program", "x"}, said);
+            }),
+            concat("cannot start 'keel-has-no-such-program' (outputs to '", said, "'): No such file or directory"));
+  EXPECT_FALSE(has_child());
+}
+
+TEST_F(FedPrograms, MayTidyUpWhenTheyAreKilled) {
+  const std::string ready = folder / "ready";
+  FedProgram program =
+      shell_of(concat("trap 'echo tidy; exit 0' TERM; touch ", ready, "; while :; do sleep 0.01; done"));
+  while (!std::filesystem::exists(ready)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_NE(refusal([&] { program.finish(0.001); }), "");
+  EXPECT_TRUE(read_text_file(said).ends_with("tidy\n")) << read_text_file(said);
 }
 
 }  // namespace

@@ -215,5 +215,46 @@ TEST_F(EventFiles, ThatCannotBeMadeAreToldOnce) {
   EXPECT_NE(told[0].find("cannot make the folder"), std::string::npos) << told[0];
 }
 
+// Protobuf leaves fields of value 0 out.
+TEST_F(EventFiles, HaveTheStepOfEveryEventButZero) {
+  TrackedSession session("tensorboard", {}, description_in(folder.path()));
+  for (const std::int64_t step : {1, 2, 127, 128, 16384}) session.log(step, {{"loss", 1.0}});
+  EXPECT_EQ(session.end(), Told{});
+  std::vector<std::int64_t> steps;
+  for (const std::string& event : events_in(files_in(events).front())) {
+    const auto step = field_at(event, {2});
+    steps.push_back(step ? static_cast<std::int64_t>(step->as_varint()) : -1);
+  }
+  EXPECT_EQ(steps, (std::vector<std::int64_t>{-1, -1, -1, -1, 1, 2, 127, 128, 16384, -1}));
+}
+
+TEST(ProtobufMessages, AreTheBytesOfTheWireFormat) {
+  using namespace std::string_view_literals;
+  EXPECT_EQ(ProtobufMessage().add(1, std::int64_t{0}).bytes(), "\x08\x00"sv);
+  EXPECT_EQ(ProtobufMessage().add(1, std::int64_t{127}).bytes(), "\x08\x7f"sv);
+  EXPECT_EQ(ProtobufMessage().add(1, std::int64_t{128}).bytes(), "\x08\x80\x01"sv);
+  EXPECT_EQ(ProtobufMessage().add(1, std::int64_t{300}).bytes(), "\x08\xac\x02"sv);
+  EXPECT_EQ(ProtobufMessage().add(1, std::int64_t{-1}).bytes(), "\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"sv);
+  EXPECT_EQ(ProtobufMessage().add(16, std::int64_t{1}).bytes(), "\x80\x01\x01"sv);
+  EXPECT_EQ(ProtobufMessage().add(3, 1.0).bytes(), "\x19\x00\x00\x00\x00\x00\x00\xf0\x3f"sv);
+  EXPECT_EQ(ProtobufMessage().add(3, 1.0F).bytes(), "\x1d\x00\x00\x80\x3f"sv);
+  EXPECT_EQ(ProtobufMessage().add(2, "abc"sv).bytes(),
+            "\x12\x03"
+            "abc"sv);
+  EXPECT_EQ(ProtobufMessage().add(2, ProtobufMessage().add(1, ""sv)).add(1, std::int64_t{5}).bytes(),
+            "\x12\x02\x0a\x00\x08\x05"sv);
+}
+
+// Every byte has its place in the table.
+TEST(Crc32c, IsThatOfThePolynomialForEveryByte) {
+  for (int byte = 0; byte < 256; ++byte) {
+    const std::string text = {static_cast<char>(byte), 'x', static_cast<char>(255 - byte)};
+    const std::string record = tfrecord(text);
+    EXPECT_EQ(record.substr(0, 8), std::string("\x03\0\0\0\0\0\0\0", 8));
+    EXPECT_EQ((Field{0, record.substr(8, 4)}.as<std::uint32_t>()), masked_crc(record.substr(0, 8)));
+    EXPECT_EQ((Field{0, record.substr(15)}.as<std::uint32_t>()), masked_crc(text)) << byte;
+  }
+}
+
 }  // namespace
 }  // namespace keel

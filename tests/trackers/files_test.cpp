@@ -185,6 +185,40 @@ TEST_F(TrackerFiles, OfOthersAreLeftAlone) {
   EXPECT_EQ(read_text_file(folder / "theirs"), "precious");
 }
 
+// Columns, rows and cells of a file that a session goes on with, as they are.
+TEST_F(TrackerFiles, CsvGoesOnWithWhatIsThere) {
+  const auto goes_on = [&](const std::string& before, std::int64_t step) {
+    write_text_file(csv, before);
+    const Told told = TrackedSession("csv", {}, resumed_in(folder.path(), step)).end();
+    return told.empty() ? read_text_file(csv) : told.front().substr(told.front().rfind("' does") + 1);
+  };
+  EXPECT_EQ(goes_on("step,time\n", 3), "step,time\n");
+  EXPECT_EQ(goes_on("", 3), "step,time\n");
+  EXPECT_EQ(goes_on("step,time,a,\"b,\"\"c\"\n1,0.5,x,\"1\n2\"\n3,1.5,,y\n4,2,,\n", 3),
+            "step,time,a,\"b,\"\"c\"\n1,0.5,x,\"1\n2\"\n3,1.5,,y\n");
+  EXPECT_EQ(goes_on("step,time,a\n0,1,2\n1,2,3\n", 0), "step,time,a\n0,1,2\n");
+  EXPECT_EQ(goes_on("step,time\nnone,1\n1,2\n", 0), "step,time\nnone,1\n");
+  const std::string refusal = " does not begin with the columns step and time; move it away";
+  for (const std::string other :
+       {"step\n", "step,loss\n", "time,step\n", "time,time\n", "a,time,b\n", "step,time", "\n"})
+    EXPECT_EQ(goes_on(other, 3), refusal) << other;
+}
+
+TEST_F(TrackerFiles, CsvHasCellsOfTheirOwnForEachNameThatComesLater) {
+  const std::unique_ptr<Tracker> tracker = testing::make_tracker("csv");
+  tracker->begin(run);
+  const auto log = [&](std::int64_t step, double seconds, std::vector<Logged> values) {
+    tracker->log(step, seconds, values);
+    return read_text_file(csv);
+  };
+  EXPECT_EQ(log(1, 0.25, {{"a", 1.5}}), "step,time,a\n1,0.250,1.5\n");
+  EXPECT_EQ(log(2, 1e3, {{"c", std::int64_t{-3}}, {"b", "x\r"}}),
+            "step,time,a,c,b\n1,0.250,1.5,,\n2,1000.000,,-3,\"x\r\"\n");
+  EXPECT_EQ(log(2, 2, {{"b", "\""}}), "step,time,a,c,b\n1,0.250,1.5,,\n2,1000.000,,-3,\"x\r\"\n2,2.000,,,\"\"\"\"\n");
+  EXPECT_EQ(log(3, 3, {{"d,", 1.0}}),
+            "step,time,a,c,b,\"d,\"\n1,0.250,1.5,,,\n2,1000.000,,-3,\"x\r\",\n2,2.000,,,\"\"\"\",\n3,3.000,,,,1\n");
+}
+
 // A disk that takes so many bytes of a file, for this process, while the object lives.
 class SmallDisk {
  public:

@@ -35,6 +35,19 @@ TEST(MlflowNames, AreSuchAsMlflowAccepts) {
   for (const auto& [name, clean] : names) EXPECT_EQ(mlflow_name(name), clean);
 }
 
+TEST(MlflowNames, HaveLettersDigitsAndFiveSignsAndLeadNowhereElse) {
+  constexpr std::string_view kPlain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-. ";
+  for (int byte = 1; byte < 256; ++byte) {
+    const std::string text = {'a', static_cast<char>(byte), 'b'};
+    const bool stays = byte == '/' || kPlain.find(static_cast<char>(byte)) != std::string_view::npos;
+    EXPECT_EQ(mlflow_name(text), stays ? text : "a_b") << byte;
+  }
+  const std::map<std::string, std::string> names = {
+      {"..", "_"},      {"a/.", "a_."}, {"a/./b", "a_._b"}, {"./a", "._a"},   {"...", "..."},   {"..a", "..a"},
+      {"a/..", "a_.."}, {"/", "_"},     {".a", ".a"},       {"a/.b", "a/.b"}, {"a..b", "a..b"}, {"..a/b", "..a_b"}};
+  for (const auto& [name, clean] : names) EXPECT_EQ(mlflow_name(name), clean) << name;
+}
+
 TEST(HttpTexts, AreEscapedButForLettersDigitsAndThreeSigns) {
   constexpr std::string_view kPlain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.";
   constexpr std::string_view kDigits = "0123456789ABCDEF";
@@ -232,6 +245,53 @@ TEST_F(MlflowServer, GetsBatchesOfTheSizesThatItTakes) {
     }
   EXPECT_EQ(sizes["params"], (std::vector<std::size_t>{100, 100, 54}));
   EXPECT_EQ(sizes["metrics"], (std::vector<std::size_t>{1000, 1000, 500}));
+}
+
+TEST_F(MlflowServer, IsToldHowTheRunEndedAndWhatIsNoNumber) {
+  const std::pair<RunStatus, const char*> statuses[] = {
+      {RunStatus::finished, "FINISHED"}, {RunStatus::failed, "FAILED"}, {RunStatus::killed, "KILLED"}};
+  for (const auto& [status, word] : statuses) {
+    HttpServer server(mlflow_answer);
+    const std::unique_ptr<MlflowStore> store = mlflow_server(server.uri());
+    (void)store->open(description_in(folder.path()), "e");
+    const MlflowMetric metrics[] = {{"a", INFINITY, 5, 1}, {"b", -INFINITY, 5, 1}, {"c", NAN, 5, 1}, {"d", -0.5, 5, 1}};
+    store->log_metrics(metrics);
+    store->end(status);
+    const auto requests = server.requests();
+    EXPECT_EQ(
+        requests.at(3).body,
+        R"({"run_id":"r1","metrics":[{"key":"a","value":"Infinity","timestamp":5,"step":1},)"
+        R"({"key":"b","value":"-Infinity","timestamp":5,"step":1},{"key":"c","value":"NaN","timestamp":5,"step":1},)"
+        R"({"key":"d","value":-0.5,"timestamp":5,"step":1}]})");
+    EXPECT_EQ(nlohmann::json::parse(requests.back().body)["status"], word);
+  }
+}
+
+// Where artifacts lie: with a server that takes them, below any number of slashes, or elsewhere.
+TEST_F(MlflowServer, GetsArtifactsWhereItTakesThem) {
+  const auto told = [&](const std::string& place) {
+    HttpServer server([&](const HttpRequest& request) {
+      auto answer = mlflow_answer(request);
+      if (const std::size_t at = answer.second.find("mlflow-artifacts:/7/r1/artifacts"); at != std::string::npos)
+        answer.second.replace(at, 32, place);
+      return answer;
+    });
+    std::string all;
+    RunDescription run = description_in(folder.path());
+    run.warn = [&](std::string_view text) { all += concat(text, '\n'); };
+    const std::unique_ptr<MlflowStore> store = mlflow_server(server.uri());
+    (void)store->open(run, "e");
+    for (int i = 0; i < 2; ++i) store->upload(folder / "config.yaml", "c");
+    for (const HttpRequest& each : server.requests())
+      if (each.method == "PUT") all += concat(each.target, ' ', each.body);
+    return all;
+  };
+  const std::string put = "/api/2.0/mlflow-artifacts/artifacts/7/x/c seed: 1\n";
+  EXPECT_EQ(told("mlflow-artifacts:/7/x"), put + put);
+  EXPECT_EQ(told("mlflow-artifacts:///7/x"), put + put);
+  EXPECT_EQ(told("s3://7/x"),
+            "artifacts lie at 's3://7/x', where keel writes none; let the server take them (mlflow server "
+            "--serve-artifacts)\n");
 }
 
 TEST_F(MlflowServer, ThatIsDownIsToldOnce) {

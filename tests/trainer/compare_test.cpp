@@ -7,6 +7,7 @@
 
 #include "keel/dist/comm/run_ranks.h"
 #include "keel/dist/lab/student.h"
+#include "keel/runtime/stopwatch.h"
 #include "tests/trainer/run_support.h"
 
 namespace keel {
@@ -203,6 +204,87 @@ TEST(Compare, SaysWhatCompressionBringsAndWhenItIsNothing) {
   near.step_ms = 9.6;
   near.confidence_ms = 0.4;
   EXPECT_FALSE(net_gain(plain, near).is_gain) << "0.4 ms are less than the two intervals explain, 0.5 ms";
+}
+
+TEST(Compare, CountsAGainFromWhatChanceExplainsOn) {
+  const auto gain_of = [](ComparedRun plain, double step_ms, double codec_ms, std::int64_t sent) {
+    ComparedRun compressed = plain;
+    compressed.step_ms = step_ms;
+    compressed.codec_ms = codec_ms;
+    compressed.sent = sent;
+    compressed.confidence_ms = 0.4;
+    return net_gain(plain, compressed);
+  };
+  ComparedRun plain;
+  plain.step_ms = 10;
+  plain.confidence_ms = 0.3;
+  plain.sent = 100;
+  EXPECT_FALSE(gain_of(plain, 9.5, 1, 1).is_gain) << "0.5 is what 0.3 and 0.4 explain";
+  EXPECT_FALSE(gain_of(plain, 10.5, 1, 1).is_loss);
+  EXPECT_TRUE(gain_of(plain, 9.4375, 1, 1).is_gain && !gain_of(plain, 9.4375, 1, 1).is_loss);
+  EXPECT_TRUE(gain_of(plain, 10.5625, 1, 1).is_loss && !gain_of(plain, 10.5625, 1, 1).is_gain);
+  EXPECT_EQ(gain_of(plain, 12.5, 1, 1).fraction, -0.25);
+  EXPECT_EQ(gain_of(plain, 9, 0.5, 99).pays_below, 2000) << "a byte in half of a millisecond";
+  EXPECT_EQ(gain_of(plain, 9, 0.5, 100).pays_below, 0);
+  EXPECT_EQ(gain_of(plain, 9, 0, 1).pays_below, 0);
+  plain.step_ms = 0.5;
+  EXPECT_EQ(gain_of(plain, 0.25, 1, 1).fraction, 0.5);
+  plain.step_ms = 0;
+  EXPECT_EQ(gain_of(plain, 0.25, 1, 1).fraction, 0);
+}
+
+// No part of a training takes longer than all of them together.
+TEST(Compare, SaysWhatDecidesTheBitsAndTakesNoLongerThanItTakes) {
+  const TemporaryFolder place;
+  const auto compared = [&](const std::vector<std::string>& keys, const CompareAxes& axes) {
+    std::vector<std::string> all = {"batch.global=4", "batch.micro=1", "model.layers=1", "strategy=zero1-fp32"};
+    all.insert(all.end(), keys.begin(), keys.end());
+    const double began = milliseconds_now();
+    const auto results = compare_by(2, small_run(place, "run", all), axes, {.steps = 2, .repeats = 2});
+    const double took = milliseconds_now() - began;
+    std::string told;
+    for (const ComparedRun& each : results) {
+      EXPECT_TRUE(each.repeats);
+      for (const double ms : {each.step_ms, each.p95_ms, each.exposed_ms, each.codec_ms}) {
+        EXPECT_GE(ms, 0);
+        EXPECT_LE(ms, took);
+      }
+      for (const std::string& one : each.decisive) told += one + "; ";
+      told += '\n';
+    }
+    return told;
+  };
+  const std::string fp32 = "computes in fp32; ", one = "adds by rank in one sum; ",
+                    at_once = "adds all ranks at once; ", as_they_are = "sends gradients as they are; ";
+  EXPECT_EQ(
+      compared({}, {.algorithms = {"ordered", "ring"}}),
+      fp32 + one + as_they_are + at_once + "\n" + fp32 + "adds partial sums by ring; " + as_they_are + at_once + "\n");
+  EXPECT_EQ(compared({}, {.strategies = {"zero1-fp32"}, .algorithms = {"ring"}}),
+            fp32 + "adds partial sums by ring, as zero1-fp32 ring; " + as_they_are + at_once + "\n");
+  EXPECT_EQ(compared({"gradient_compression={type: qgz, bits: 8}"}, {}),
+            fp32 + one + "sends gradients as qgz, 8 bits; " + at_once + "\n");
+  EXPECT_EQ(compared({"gradient_compression={type: qgz, bits: 4}"}, {}),
+            fp32 + one + "sends gradients as qgz; " + at_once + "\n");
+  EXPECT_EQ(compared({}, {.compressions = {"powersgd:2", "topk:0.5"}}),
+            fp32 + one + as_they_are + at_once + "\n" + fp32 + one + "sends gradients as powersgd, rank 2; " + at_once +
+                "\n" + fp32 + one + "sends gradients as topk, fraction 0.5; " + at_once + "\n");
+  EXPECT_EQ(compared({"sharding.group=2"}, {}), fp32 + one + as_they_are + at_once + "\n");
+  EXPECT_EQ(compared({"sharding.group=1"}, {.strategies = {"ddp-fp32", "zero1-bf16"}}),
+            fp32 + one + as_they_are + at_once + "\n" + "computes in bf16; " + one + as_they_are +
+                "adds inside groups of 1 ranks first; " + "\n");
+}
+
+TEST(Compare, NeedsTwoStepsAndTrainsAsOftenAsItIsAsked) {
+  const TemporaryFolder place;
+  const Config config = small_run(place, "run", {"model.layers=1", "batch.global=2", "batch.micro=1"});
+  EXPECT_EQ(error_of([&] { compare_by(1, config, {}, {.steps = 1, .repeats = 1}); }),
+            "a comparison needs 2 steps at least, not 1");
+  EXPECT_EQ(compare_by(1, config, {}, {.steps = 2, .repeats = 0}).size(), 0u);
+  const auto once = compare_by(1, config, {}, {.steps = 2, .repeats = 1});
+  ASSERT_EQ(once.size(), 1u);
+  EXPECT_EQ(once[0].confidence_ms, 0);
+  EXPECT_EQ(once[0].loss, compare_by(1, config, {}, {.steps = 2, .repeats = 2})[0].loss);
+  EXPECT_NE(once[0].loss, compare_by(1, config, {}, {.steps = 3, .repeats = 1})[0].loss);
 }
 
 TEST(Compare, RefusesWhatItCannotCompare) {

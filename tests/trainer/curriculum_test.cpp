@@ -33,6 +33,8 @@ TEST(Curriculum, GrowsInProportionToStepsOrToARootOfThem) {
   config.multiple = 4;
   EXPECT_EQ(lengths_of(config, 11, 32), (Lengths{8, 12, 12, 12, 16, 16, 16, 16, 16, 20, 20}));
   EXPECT_EQ(lengths_of({}, 2, 32), (Lengths{32, 32}));
+  config = {.type = CurriculumConfig::Type::fixed_linear, .max_length = 21, .steps = 10};
+  EXPECT_EQ(lengths_of(config, 11, 32), (Lengths{8, 8, 8, 8, 8, 8, 16, 16, 16, 21, 21})) << "the last is no multiple";
 }
 
 TEST(Curriculum, JumpsWhereAListSays) {
@@ -55,6 +57,13 @@ TEST(Curriculum, IsOfTasksWhoseRowsAreSequences) {
   config.max_length = 17;
   EXPECT_EQ(refusal(17), "");
   EXPECT_EQ(refusal(16), "curriculum: a length of 17 is longer than the task's sequences, which have 16 positions");
+  config.max_length = 0;
+  config.min_length = 16;
+  EXPECT_EQ(refusal(16), "");
+  EXPECT_EQ(refusal(15), "curriculum: a length of 16 is longer than the task's sequences, which have 15 positions");
+  config = {.type = CurriculumConfig::Type::fixed_discrete, .lengths = {4, 9, 8}, .until = {2, 3}};
+  EXPECT_EQ(refusal(9), "");
+  EXPECT_EQ(refusal(8), "curriculum: a length of 9 is longer than the task's sequences, which have 8 positions");
   config.type = CurriculumConfig::Type::none;
   EXPECT_EQ(with_curriculum(config, source, 0), source);
 }

@@ -204,5 +204,54 @@ TEST_F(ForeignRows, OfALongNameHaveTheNearestKeyToItsFirst64Characters) {
   EXPECT_EQ(told_of(far), none(far));
 }
 
+// The same of the last word of a key in a section that no key of that name has.
+TEST_F(ForeignRows, OfALongWordHaveTheNearestWordToItsFirst64Characters) {
+  const std::string a(41, 'a'), name = concat("elsewhere.", a, 'b');
+  const ForeignRow rows[] = {foreign::taken("s.q", "a row of a test"), foreign::taken(name, "another")};
+  const ForeignKind kind = {.name = "made", .title = "a made-up kind", .signs = "s", .about = "", .rows = rows};
+  const auto is_likely = [&](const std::string& word) {
+    const YamlNode root = read_foreign("made.yaml", concat("s:\n  ", word, ": 1\n"));
+    const std::string told = translate(kind, "made.yaml", root, {keel_keys()->schema("language")}).problems();
+    return told.ends_with(concat(", did you mean '", a, "b'?"));
+  };
+  const std::string near = a + std::string(22, 'x') + 'b';
+  EXPECT_TRUE(is_likely(near));
+  EXPECT_TRUE(is_likely(near + std::string(500, 'y')));
+  EXPECT_FALSE(is_likely(a + std::string(23, 'x') + 'b'));
+}
+
+// Of kinds with `auto` and sections that become sections, of which keel has none of its own.
+TEST_F(ForeignRows, OfSectionsWithAutoTakeTheKeyOfTheSameWord) {
+  const ForeignRow rows[] = {foreign::mapped("s.*", "optimizer.*"),
+                             foreign::mapped("batch", "batch.micro|batch.global"), foreign::mapped("clip_it", "clip")};
+  const ForeignKind kind = {
+      .name = "made", .title = "a made-up kind", .signs = "s", .about = "", .rows = rows, .has_auto = true};
+  const auto told = [&](const std::string& text, ForeignRequest request) {
+    std::string all;
+    for (const ForeignTold& each : translate(kind, "m", read_foreign("m", text), request).told)
+      all += concat(each.key, ' ', name_of(each.verdict), ": ", each.text, '\n');
+    return all;
+  };
+  const Schema& schema = keel_keys()->schema("language");
+  EXPECT_EQ(told("s: {lr: auto, nesterov: 3}\nbatch: auto\n", {schema}),
+            "s.lr refused: auto: nothing says what it is; give optimizer.lr=VALUE\n"
+            "s.nesterov mapped: optimizer.nesterov: 3\n"
+            "batch refused: auto: nothing says what it is; give batch.micro=VALUE\n");
+  EXPECT_EQ(told("s: {lr: auto}\nbatch: auto\n", {schema, {"optimizer.lr=2", "batch.micro=3"}}),
+            "s.lr yours: optimizer.lr: 2, as is said beside it\nbatch yours: batch.micro: 3, as is said beside it\n");
+  EXPECT_EQ(told("s: {lr: 4}\nclip_it: auto\n", {schema, {"clip=2"}}),
+            "s.lr mapped: optimizer.lr: 4\nclip_it yours: clip: 2, as is said beside it\n");
+  EXPECT_EQ(told("s: {learning_rate: 4}\nbatch: 1\n", {schema, {"batch.micro=3"}}),
+            "s.learning_rate mapped: optimizer.lr: 4\nbatch taken: asks for nothing that keel does otherwise\n");
+  // A configuration beside it is not contradicted, unless the file is there to replace it.
+  ForeignRequest beside = {schema};
+  beside.own_yaml = "clip: 3\n";
+  beside.own_name = "own";
+  EXPECT_EQ(told("clip_it: 3.0\n", beside), "clip_it taken: asks for nothing that keel does otherwise\n");
+  EXPECT_EQ(told("clip_it: 4\n", beside), "clip_it refused: makes clip 4, and own says 3; remove one of the two\n");
+  beside.replaces = true;
+  EXPECT_EQ(told("clip_it: 4\n", beside), "clip_it mapped: clip: 4\n");
+}
+
 }  // namespace
 }  // namespace keel

@@ -4,6 +4,7 @@
 #include <mutex>
 #include <vector>
 
+#include "keel/dist/checkpoint/memory_hosts.h"
 #include "keel/trainer/compare.h"
 #include "keel/trainer/run_plan.h"
 #include "tests/error_of.h"
@@ -130,6 +131,65 @@ TEST(MemoryCheck, HoldsForComparisonsToo) {
                   compare(variants, {.steps = 2, .repeats = 1}, recorder, ranks);
                 }).starts_with("training needs "));
   });
+}
+
+std::string bytes_text(std::int64_t bytes) { return binary_size(static_cast<double>(bytes)); }
+
+// Ranks of several machines, each of which has just what its ranks need, and then one of them a byte less.
+TEST(MemoryCheck, IsOfTheRanksOfEachMachineAndOfTheCopiesThatLieThere) {
+  const TemporaryFolder place;
+  for (const std::vector<int>& nodes : {std::vector<int>{0}, {0, 0}, {0, 0, 1}, {0, 1, 1, 2}})
+    for (const char* every : {"0", "1"}) {
+      const int n = static_cast<int>(nodes.size());
+      const Config config = small_run(
+          place, "run", {"strategy=zero2-bf16", "checkpoint.async=true", concat("checkpoint.memory_every=", every)});
+      const auto model = planned_model(config);
+      const MemoryPlan plan = plan_run(config, *model, n, true).memory;
+      const std::int64_t each = plan.kept() + plan.buckets + plan.checkpoint;
+      const std::vector<std::string> same(nodes.size());
+      const MemoryHosts hosts = pair_hosts(nodes, same, same);
+      std::vector<std::int64_t> copies(nodes.size()), here(nodes.size());
+      for (std::size_t r = 0; r < nodes.size(); ++r)
+        for (std::size_t q = 0; q < nodes.size(); ++q) {
+          const int keeper = hosts.partner[q];
+          const std::int64_t files = *every == '0' ? 0 : planned_files(config, *model, n, static_cast<int>(q));
+          here[r] += nodes[q] == nodes[r];
+          copies[r] += 2 * files * (nodes[q] == nodes[r]);
+          if (keeper >= 0) copies[r] += 2 * files * (nodes[static_cast<std::size_t>(keeper)] == nodes[r]);
+        }
+      run_ranks(n,
+                [&](Communicator& ranks) {
+                  const Context context = Context::create({.threads = 1});
+                  const auto own = static_cast<std::size_t>(ranks.rank());
+                  const std::int64_t need = here[own] * each + copies[own];
+                  const auto refusal = [&](std::int64_t bytes) {
+                    const auto made = planned_model(config);
+                    return error_of([&] {
+                      check_memory(config, *made, ranks, context, {.machine = {bytes, false}, .device = {}});
+                    });
+                  };
+                  EXPECT_EQ(refusal(need), "");
+                  for (std::size_t poor = 0; poor < nodes.size(); ++poor) {
+                    const std::int64_t has = here[poor] * each + copies[poor] - 1;
+                    EXPECT_EQ(refusal(own == poor ? has : need),
+                              concat(poor == 0 ? "" : concat("rank ", poor, ": "), "training needs ",
+                                     here[poor] == 1 ? "" : concat(here[poor], " times "), bytes_text(each),
+                                     *every == '0' ? "" : concat(" and ", bytes_text(copies[poor])), " (",
+                                     bytes_text(plan.parameter), " of weights, ", bytes_text(plan.gradient),
+                                     " of gradients, ", bytes_text(plan.optimizer), " of optimizer state, ",
+                                     bytes_text(plan.buckets), " whole for a while, ", bytes_text(plan.checkpoint),
+                                     " of a copy for checkpoint.async",
+                                     *every == '0' ? ""
+                                                   : concat(", and ", bytes_text(copies[poor]),
+                                                            " of copies in memory for checkpoint.memory_every"),
+                                     "; activations come on top), but this machine has ", bytes_text(has),
+                                     "; a smaller model, more machines or a strategy that shards more need less, and "
+                                     "check_memory=false goes on regardless"));
+                  }
+                  if (copies[own] > 0) { EXPECT_NE(refusal(copies[own] / 2), "") << "less than the copies alone"; }
+                },
+                {.nodes = nodes});
+    }
 }
 
 }  // namespace

@@ -29,6 +29,16 @@ TEST(InnerExtent, IsThatOfMostNumbersOfMatrices) {
   EXPECT_EQ(inner_extent(none), 1);
   Mlp many({4, 6, 4, 9});  // 6 x 4, 4 x 6 and 9 x 4
   EXPECT_EQ(inner_extent(many), 4);
+  struct Two : Module {
+    Linear wide{50, 2}, tall{3, 9};
+    void visit(Visitor& v) override {
+      v("wide", wide);
+      v("tall", tall);
+    }
+  } two;
+  EXPECT_EQ(inner_extent(two), 50) << "100 numbers, and 27";
+  Mlp equal({6, 4, 6});  // 4 x 6 and 6 x 4
+  EXPECT_EQ(inner_extent(equal), 4) << "the smaller of two with as many";
 }
 
 TEST(PrecisionProbe, TheBestOfBothIsFoundOnABusyMachine) {
@@ -51,6 +61,31 @@ TEST(PrecisionProbe, ItEndsInTimeWhereEveryProductTakesLong) {
     return ProbeRound{seconds, seconds};
   });
   EXPECT_GT(rounds, 40) << "20 more than it takes to become better";
+}
+
+TEST(PrecisionProbe, ItEndsTwentyRoundsBehindTheBestAndNotBeforeItsTime) {
+  const auto rounds_of = [](double seconds, double least, double most) {
+    int rounds = 0;
+    best_round([&] { return ++rounds, ProbeRound{seconds, seconds}; }, least, most);
+    return rounds;
+  };
+  EXPECT_EQ(rounds_of(0x1p-10, 0, 1e9), 20);
+  EXPECT_EQ(rounds_of(0x1p-10, 0x1p-4, 1e9), 32) << "32 times two";
+  EXPECT_EQ(rounds_of(0x1p-10, 0, 0x1p-6), 8);
+  const auto rounds_until_better = [](double fp32, double bf16) {
+    int rounds = 0;
+    best_round(
+        [&] {
+          const bool is_tenth = ++rounds == 10;
+          return ProbeRound{is_tenth ? fp32 : 1, is_tenth ? bf16 : 1};
+        },
+        0, 1e9);
+    return rounds;
+  };
+  EXPECT_EQ(rounds_until_better(1, 1), 20);
+  EXPECT_EQ(rounds_until_better(0.97, 1), 29);
+  EXPECT_EQ(rounds_until_better(1, 0.97), 29);
+  EXPECT_EQ(rounds_until_better(0.99, 0.99), 20) << "which is no better";
 }
 
 TEST(PrecisionProbe, AProcessorWithoutInstructionsForBf16ComputesInFp32) {

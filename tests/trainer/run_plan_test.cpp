@@ -4,7 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <thread>
 
 #include "keel/dist/comm/run_ranks.h"
@@ -13,6 +15,7 @@
 #include "keel/tokenizers/plain_tokenizers.h"
 #include "keel/trainer/make_task.h"
 #include "keel/trainer/trainer.h"
+#include "tests/error_of.h"
 #include "tests/temporary_folder.h"
 
 namespace keel {
@@ -211,6 +214,140 @@ TEST(RunPlan, BytesSentInAStepAreThoseOfTheStepsBetweenRecords) {
       "{\"step\":30,\"sent_bytes\":400}\n");
   ASSERT_TRUE(run.has_value());
   EXPECT_EQ(run->sent, (100 * 9 + 400 * 20) / 29);
+}
+
+// Records one step apart, times below a millisecond and rates below one.
+TEST(RunPlan, ReadsTimesOfEveryStepHoweverShort) {
+  const std::vector<StepTime> times = times_in(
+      "{\"step\":1,\"tokens_per_s\":1,\"step_ms\":0.5,\"tokens\":10}\n"
+      "{\"step\":2,\"tokens_per_s\":1,\"step_ms\":0.25,\"tokens\":20}\n"
+      "{\"step\":3,\"tokens_per_s\":0.5,\"tokens\":30}\n"
+      "{\"step\":5,\"tokens_per_s\":0,\"tokens\":50}\n"
+      "{\"step\":7,\"tokens_per_s\":null,\"tokens\":70}\n"
+      "{\"step\":11,\"tokens_per_s\":4,\"tokens\":90}\n");
+  ASSERT_EQ(times.size(), 3u);
+  EXPECT_EQ(times[0].step_ms, 0.25);
+  EXPECT_DOUBLE_EQ(times[1].step_ms, 20000) << "10 tokens";
+  EXPECT_DOUBLE_EQ(times[2].step_ms, 1250) << "20 tokens in 4 steps";
+}
+
+TEST(RunPlan, BytesSentAreThoseOfTwoRecordsAtLeast) {
+  const auto sent = [](const std::string& records) { return run_of(records)->sent; };
+  EXPECT_EQ(sent("{\"step\":1,\"sent_bytes\":9000}\n"), std::nullopt);
+  EXPECT_EQ(sent(""), std::nullopt);
+  EXPECT_EQ(sent("{\"step\":1,\"sent_bytes\":9000}\n{\"step\":2,\"sent_bytes\":70}\n"), 70);
+  EXPECT_EQ(sent("{\"step\":0,\"sent_bytes\":9000}\n{\"step\":1,\"sent_bytes\":70}\n{\"step\":1,\"sent_bytes\":99}\n"),
+            70);
+}
+
+TEST(RunPlan, IsOfARunThatHasRecordsAConfigurationAndAnEnd) {
+  const testing::TemporaryFolder folder;
+  const auto run_with = [&](const std::string& optimizer) {
+    write_text_file(folder / "config.yaml", concat("steps: 3\nmodel: {layers: 1, heads: 2, width: 16, block: 9}\n"
+                                                   "data: {type: addition, digits: 2}\noptimizer: {type: ",
+                                                   optimizer, "}\n"));
+    return read_measured_run(folder.path());
+  };
+  EXPECT_FALSE(run_with("AdamW")) << "no records";
+  const std::string sent = "{\"step\":1,\"sent_bytes\":9}\n{\"step\":2,\"sent_bytes\":7}\n",
+                    end =
+                        "{\"step\":2,\"peak_parameter_bytes\":1,\"peak_gradient_bytes\":2,\"peak_optimizer_bytes\":3,"
+                        "\"peak_bucket_bytes\":4";
+  write_text_file(folder / "metrics.jsonl", sent);
+  EXPECT_FALSE(run_with("AdamW")) << "no end";
+  write_text_file(folder / "metrics.jsonl", sent + end + "}\n");
+  std::optional<MeasuredRun> run = run_with("AdamW");
+  ASSERT_TRUE(run);
+  EXPECT_EQ(concat(run->parameter, ' ', run->gradient, ' ', run->optimizer, ' ', run->buckets, ' ', run->checkpoint,
+                   ' ', run->host, ' ', run->host_buckets),
+            "1 2 3 4 0 0 0");
+  EXPECT_EQ(run->sent, 7);
+  EXPECT_EQ(run->ranks, 1);
+  EXPECT_EQ(run_with("LBFGS")->sent, std::nullopt) << "of which a step evaluates the loss several times";
+  write_text_file(folder / "metrics.jsonl", sent + end +
+                                                ",\"peak_checkpoint_bytes\":5,\"peak_host_bytes\":6,"
+                                                "\"peak_host_bucket_bytes\":7}\n");
+  run = run_with("AdamW");
+  EXPECT_EQ(concat(run->checkpoint, ' ', run->host, ' ', run->host_buckets), "5 6 7");
+  std::filesystem::remove(folder / "config.yaml");
+  EXPECT_FALSE(read_measured_run(folder.path())) << "no configuration";
+}
+
+TEST(RunPlan, AveragesOfWeightsAreFp32NumbersOfTheRanksShareEach) {
+  const auto planned = [](const std::string& more, bool on_processor, int ranks) {
+    const Config config = parse_config(
+        concat("steps: 3\nmodel: {layers: 1, heads: 2, width: 16, block: 9}\ndata: {type: addition, digits: 2}\n"
+               "strategy: zero2-bf16\n",
+               more),
+        "averages.yaml");
+    const std::unique_ptr<TaskBase> task = make_task(config);
+    return std::pair(plan_run(config, *task, ranks, on_processor), planned_files(config, *task, ranks, 1 % ranks));
+  };
+  const std::string async = "checkpoint: {async: true}\n", offloaded = "sharding: {offload_optimizer: host}\n";
+  for (const int ranks : {1, 2})
+    for (const bool on_processor : {true, false})
+      for (const std::string& place : {std::string(), offloaded}) {
+        const auto [plain, plain_files] = planned(async + place, on_processor, ranks);
+        EXPECT_EQ(plain.memory.host > 0, !on_processor && !place.empty());
+        for (const auto& [averages, count] : {std::pair("ema: {decay: 0.5}\n", 1),
+                                              {"swa: {start: 2}\n", 1},
+                                              {"ema: {decay: 0.5}\nswa: {start: 2}\n", 2}}) {
+          const auto [plan, files] = planned(async + place + averages, on_processor, ranks);
+          const std::int64_t bytes = count * plan.owned * 4;
+          EXPECT_EQ(plan.memory.host, plain.memory.host + (plain.memory.host > 0 ? bytes : 0));
+          EXPECT_EQ(plan.memory.optimizer, plain.memory.optimizer + (plain.memory.host > 0 ? 0 : bytes));
+          EXPECT_EQ(plan.memory.checkpoint, plain.memory.checkpoint + bytes);
+          EXPECT_GT(files, plain_files);
+        }
+      }
+  EXPECT_EQ(planned("checkpoint: {async: false}\n", true, 2).first.memory.checkpoint, 0);
+}
+
+TEST(RunPlan, CopiesInMemoryAreTwoOfTheFilesOfARankAndOfItsPartner) {
+  for (const char* async : {"true", "false"}) {
+    const Config config = parse_config(
+        concat("steps: 3\nmodel: {layers: 1, heads: 2, width: 16, block: 9}\ndata: {type: addition, digits: 2}\n"
+               "strategy: zero3-bf16\nema: {decay: 0.5}\ncheckpoint: {memory_every: 1, async: ",
+               async, "}\n"),
+        "copies.yaml");
+    const std::unique_ptr<TaskBase> task = make_task(config);
+    for (const int ranks : {1, 2, 3}) {
+      std::int64_t files = 0;
+      for (int rank = 0; rank < std::min(ranks, 2); ++rank) files += planned_files(config, *task, ranks, rank);
+      EXPECT_EQ(plan_run(config, *task, ranks).memory.copies, 2 * files) << ranks;
+    }
+  }
+}
+
+TEST(RunPlan, OfMicroBatchesNeedsARowForEachRank) {
+  const auto planned = [](const std::string& more, int ranks) {
+    return planned_micro_batches(
+        parse_config(concat("steps: 3\ndata: {type: addition}\nbatch: {global: 4, micro: 1}\n", more), "c"), ranks);
+  };
+  EXPECT_EQ(planned("", 1), 4);
+  EXPECT_EQ(planned("", 3), 2);
+  EXPECT_EQ(planned("", 4), 1);
+  EXPECT_EQ(testing::error_of([&] { planned("", 5); }), "a global batch of 4 rows is too small for 5 ranks");
+  EXPECT_EQ(planned("sharding: {virtual_ranks: 4}\n", 2), 1);
+  EXPECT_EQ(testing::error_of([&] { planned("sharding: {virtual_ranks: 8}\n", 2); }),
+            "a global batch of 4 rows is too small for 8 virtual ranks (sharding.virtual_ranks)");
+}
+
+struct Halves : Module {
+  Parameter fixed{{3, 5}, Initializer::zeros()}, learnt{{2, 4}, Initializer::zeros()};
+  void visit(Visitor& v) override {
+    v("fixed", fixed);
+    v("learnt", learnt);
+  }
+};
+
+TEST(RunPlan, OfAModelCountsWhatIsTrainedOfIt) {
+  Halves model;
+  EXPECT_EQ(measure_model(model).trained, 23);
+  model.fixed.set_trainable(false);
+  const ModelSize size = measure_model(model);
+  EXPECT_EQ(size.parameters, 23);
+  EXPECT_EQ(size.trained, 8);
 }
 
 }  // namespace

@@ -134,6 +134,29 @@ TEST(Strategy, SaysWhereThingsLieUnlessTheirKeysSayOtherwise) {
             "remove one of the two");
 }
 
+TEST(Strategy, IsDescribedByWhatItSharesOutAndWhere) {
+  const std::pair<const char*, const char*> all[] = {
+      {"auto", "data parallel where there are several ranks; the numbers this processor multiplies fastest"},
+      {"ddp-fp32", "data parallel, nothing sharded; fp32"},
+      {"zero1-bf16", "optimizer state sharded; bf16 with fp32 master weights"},
+      {"zero2-fp16-cpu",
+       "gradients and optimizer state sharded; fp16 with loss scaling and fp32 master weights; optimizer state in the "
+       "host's memory"},
+      {"zero3-fp32-nvme-cpu",
+       "parameters, gradients and optimizer state sharded; fp32; optimizer state in files; parameters in the host's "
+       "memory"},
+      {"zero3-fp32-none-nvme", "parameters, gradients and optimizer state sharded; fp32; parameters in files"},
+      {"fsdp-fp8", "parameters, gradients and optimizer state sharded; fp8"}};
+  for (const auto& [name, text] : all) EXPECT_EQ(describe(parse_strategy(name)), text) << name;
+  const std::pair<const char*, int> numbers[] = {{"fp32", 0}, {"ddp", 0}, {"zero1", 1}, {"zero2", 2}, {"zero3", 3}};
+  for (const auto& [name, number] : numbers) EXPECT_EQ(stage_number(parse_strategy(name).stage), number) << name;
+  EXPECT_EQ(
+      single_process_note(parse_strategy("zero2-bf16-cpu")),
+      "strategy zero2-bf16-cpu: one process has nothing to share out, so it trains as bf16, with the same result");
+  EXPECT_EQ(why_not_offered(parse_strategy("ddp-fp8")), "training does not offer fp8 yet; use bf16");
+  EXPECT_EQ(why_not_offered(parse_strategy("ddp-fp16")), "");
+}
+
 TEST(Strategy, OtherNamesAreRefusedWithTheNearest) {
   for (const char* name :
        {"", "-fp32", "zero2-", "zero2-fp64", "zero0-fp32", "fp32-zero2", "deepspeed-4", "deepspeed-auto",

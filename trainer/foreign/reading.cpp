@@ -152,7 +152,8 @@ void ForeignReading::apply(const ForeignKind& kind, const ForeignRow& row, const
   switch (row.way) {
     case Way::taken:
       if (row.read != nullptr) row.read(*this, entry);
-      return tell(entry, Verdict::taken, std::string(row.note));
+      if (told_of(entry) == nullptr) tell(entry, Verdict::taken, std::string(row.note));
+      return;
     case Way::refused: return refuse(entry, std::string(row.note));
     case Way::mapped: return map(row, entry);
   }

@@ -68,13 +68,12 @@ FedProgram::FedProgram(std::vector<std::string> command, std::string log)
   const int code = Start(ends[0], log_).run(command_, id_);
   ::close(ends[0]);
   if (code == 0) return;
-  id_ = -1;
   ::close(input_);
   throw Error(concat("cannot start '", command_.front(), "' (outputs to '", log_, "'): ", reason(code)), ErrorKind::io);
 }
 
 FedProgram::~FedProgram() {
-  if (input_ >= 0) ::close(input_);
+  if (input_ != kNone) ::close(input_);
   kill();
 }
 
@@ -88,12 +87,12 @@ std::string FedProgram::how_it_ended() const {
 }
 
 bool FedProgram::has_ended() {
-  if (id_ < 0) return true;
+  if (id_ == kNone) return true;
   int found = 0;
   do found = ::waitpid(id_, &status_, WNOHANG);
   while (found < 0 && errno == EINTR);
   if (found == 0) return false;
-  id_ = -1;  // where somebody else has waited for it, with the exit code 0
+  id_ = kNone;  // where somebody else has waited for it, with the exit code 0
   return true;
 }
 
@@ -113,7 +112,7 @@ void FedProgram::kill() {
   if (waited(1)) return;
   ::kill(-id_, SIGKILL);
   while (::waitpid(id_, &status_, 0) < 0 && errno == EINTR) {}
-  id_ = -1;
+  id_ = kNone;
 }
 
 void FedProgram::write(std::string_view text, double patience) {
@@ -134,7 +133,7 @@ void FedProgram::write(std::string_view text, double patience) {
 }
 
 void FedProgram::finish(double patience) {
-  ::close(std::exchange(input_, -1));
+  ::close(std::exchange(input_, kNone));
   if (!waited(patience)) {
     kill();
     fail(concat("was still running ", patience, " seconds after its input had ended, and was killed"));

@@ -33,11 +33,13 @@ class FedProgram {
   std::string how_it_ended() const;
   [[noreturn]] void fail(const std::string& what) const;
 
+  static constexpr int kNone = -1;
+
   std::vector<std::string> command_;
   std::string log_;
-  int id_ = -1;  // -1: it does not run
+  int id_ = kNone;  // none: it does not run
   int status_ = 0;
-  int input_ = -1;
+  int input_ = kNone;
 };
 
 }  // namespace keel
