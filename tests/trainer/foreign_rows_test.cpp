@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "keel/config/values.h"
 #include "keel/runtime/file.h"
 #include "keel/trainer/config_keys.h"
 #include "keel/trainer/foreign/kind.h"
@@ -251,6 +252,20 @@ TEST_F(ForeignRows, OfSectionsWithAutoTakeTheKeyOfTheSameWord) {
   EXPECT_EQ(told("clip_it: 4\n", beside), "clip_it refused: makes clip 4, and own says 3; remove one of the two\n");
   beside.replaces = true;
   EXPECT_EQ(told("clip_it: 4\n", beside), "clip_it mapped: clip: 4\n");
+}
+
+TEST_F(ForeignRows, OfJsonMayBeIndentedByTabsAndThoseOfYamlMayNot) {
+  const auto value_of = [](const YamlNode& root, std::size_t entry) { return flow_text(root.entries.at(entry).value); };
+  const YamlNode root = read_foreign("m", "\t \n{\n\t\"a\": \"x\ty\",\n \t \t\"b\": {\n\t\t\"c\": 1},\n\"d\": 2}\n");
+  ASSERT_EQ(root.entries.size(), 3u);
+  EXPECT_EQ(root.entries[0].value.text, "x\ty") << "a tab that is no indentation stays one";
+  EXPECT_EQ(value_of(root, 1), "{c: 1}");
+  EXPECT_EQ(value_of(root, 2), "2");
+  EXPECT_EQ(root.entries[2].line, 6);
+  EXPECT_EQ(testing::error_of([] { (void)read_foreign("m", "a:\n\tb: 1\n"); }),
+            "m:2: a tab is used as indentation; use spaces");
+  EXPECT_EQ(testing::error_of([] { (void)read_foreign("m", "a: 1\na: 2\nb: [\n"); }).substr(0, 2), "m:");
+  for (const char* nothing : {"", " \t\n"}) EXPECT_TRUE(read_foreign("m", nothing).entries.empty());
 }
 
 }  // namespace
