@@ -24,7 +24,7 @@ std::string_view write_name(const Collective& collective, const Trace& trace, st
     char* const last = buffer.data() + buffer.size();
     if (const std::string_view name = trace.name_of(collective.subject); name.empty())
       end = std::to_chars(end, last, collective.subject).ptr;
-    else end = std::copy_n(name.begin(), std::min<std::ptrdiff_t>(std::ssize(name), last - end), end);
+    else end += name.copy(end, static_cast<std::size_t>(last - end));
   }
   return {buffer.data(), end};
 }

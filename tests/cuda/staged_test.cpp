@@ -2,6 +2,9 @@
 
 #include "keel/dist/comm/staged_communicator.h"
 
+#include <chrono>
+#include <thread>
+
 #include "tests/cuda/nccl_ranks.h"
 #include "tests/dist/parallel/sharding_support.h"
 
@@ -127,6 +130,24 @@ TEST_F(StagedCollectives, BeginInTheOrderInWhichTheyWereAskedForWhateverIsWaited
     EXPECT_EQ(doubles(host)[0], 3);
     for (int i = 0; i < 5; ++i) works[static_cast<std::size_t>(own.rank() == 1 ? i : 4 - i)].wait();
     for (int i = 0; i < 5; ++i) EXPECT_EQ(doubles(all[static_cast<std::size_t>(i)])[7], 3 + 3 * i);
+  });
+}
+
+TEST_F(StagedCollectives, EndForWhoLooksAgainAndAgain) {
+  KEEL_NEEDS_DEVICES(2);
+  on_staged(2, [](const DeviceRank& own) {
+    const Tensor x = kernels::full(own.context, {1'000}, own.rank() + 1), gotten = zeros(own.context, {10});
+    const Work sum = own.devices.all_reduce(x);
+    const Work message =
+        own.rank() == 0 ? own.devices.send(kernels::full(own.context, {10}, 5), 1) : own.devices.receive(gotten, 0);
+    for (const Work* work : {&message, &sum}) {
+      const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+      while (!work->has_finished() && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+      EXPECT_TRUE(work->has_finished());
+    }
+    EXPECT_EQ(doubles(x), std::vector<double>(1'000, 3));
+    EXPECT_EQ(doubles(gotten), std::vector<double>(10, own.rank() == 0 ? 0 : 5));
+    EXPECT_EQ(sum.sent(), 4'000);
   });
 }
 

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+
 #include "keel/dist/comm/algorithms.h"
 #include "tests/error_of.h"
 
@@ -34,6 +36,13 @@ TEST(AlgorithmNames, OfConfigurationsLeadToTheAlgorithms) {
     EXPECT_EQ(
         error_of([&] { find_algorithm_name(name); }),
         concat("there is no algorithm '", name, "'; there are ordered, direct, ring, tree, rhd, hier, flat, backend"));
+}
+
+TEST(AlgorithmNames, ThatAreNoneAreToldByTheirBeginning) {
+  const std::string name = "q" + std::string(59, '-');
+  for (const std::string& behind : {"", "x", "xyz"})
+    EXPECT_NE(error_of([&] { find_algorithm_name(name + behind); }).find("there is no algorithm '" + name + "';"),
+              std::string::npos);
 }
 
 }  // namespace

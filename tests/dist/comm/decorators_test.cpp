@@ -31,6 +31,7 @@ TEST(CorruptedCommunicator, ChangesOneElementOfOneRankOnce) {
         }
         const std::vector<double> numbers = doubles(x);
         work.wait();
+        EXPECT_EQ(doubles(x), numbers);
         EXPECT_TRUE(work.has_finished());
         EXPECT_EQ(doubles(x), numbers);
         EXPECT_EQ(doubles(whole).back(), 8) << "what lies behind it is not touched";

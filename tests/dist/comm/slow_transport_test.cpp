@@ -9,6 +9,7 @@
 #include "keel/dist/comm/algorithms.h"
 #include "keel/dist/comm/regroup.h"
 #include "keel/dist/comm/thread_transport.h"
+#include "tests/dist/comm/forwarding_transport.h"
 #include "tests/dist/comm/ranks.h"
 #include "tests/support.h"
 
@@ -194,6 +195,45 @@ TEST(EmulatedLink, TellsOfARankThatLeft) {
   });
   EXPECT_NE(said[0], "");
   EXPECT_NE(said[2], "");
+}
+
+// Tells for how long it was to wait.
+class IdleTransport : public ForwardingTransport {
+ public:
+  IdleTransport(std::unique_ptr<Transport> inner, std::chrono::microseconds& limit)
+      : ForwardingTransport(std::move(inner)), limit_(limit) {}
+  void idle(std::chrono::microseconds limit) override { limit_ = limit; }
+
+ private:
+  std::chrono::microseconds& limit_;
+};
+
+TEST(EmulatedLink, WaitsNoLongerThanUntilAMessageIsToGoOn) {
+  using std::chrono::microseconds;
+  microseconds idle(-1), now(0);
+  const ThreadHub hub(4);
+  const Network network{.link = {.delay = microseconds(10), .bandwidth = 1e6},
+                        .outer = {.delay = microseconds(500), .bandwidth = 1e5},
+                        .group = 2};
+  const auto slow = make_slow_transport(std::make_unique<IdleTransport>(hub.connect(0), idle), network,
+                                        [&] { return Clock::time_point(now); });
+  const auto waits = [&](microseconds limit) {
+    slow->idle(limit);
+    return idle;
+  };
+  EXPECT_EQ(waits(microseconds(2'000)), microseconds(2'000));
+  const std::array<char, 100> sent = {};
+  const auto far = slow->send(2, 1, sent.data(), sent.size());
+  EXPECT_EQ(waits(microseconds(2'000)), microseconds(1'500));
+  const auto close = slow->send(1, 1, sent.data(), sent.size());
+  EXPECT_EQ(waits(microseconds(2'000)), microseconds(110));
+  EXPECT_EQ(waits(microseconds(50)), microseconds(50));
+  now = microseconds(109);
+  EXPECT_EQ(waits(microseconds(50)), microseconds(1));
+  now = microseconds(110);  // it goes on
+  EXPECT_EQ(waits(microseconds(2'000)), microseconds(1'390));
+  now = microseconds(1'500);
+  EXPECT_EQ(waits(microseconds(2'000)), microseconds(2'000));
 }
 
 }  // namespace

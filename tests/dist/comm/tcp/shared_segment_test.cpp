@@ -7,6 +7,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <string>
+
+#include "keel/runtime/file.h"
 
 namespace keel {
 namespace {
@@ -81,6 +84,23 @@ TEST(SharedSegment, ClosesNoFileButItsOwn) {
   EXPECT_NE(::fcntl(number, F_GETFD), -1);
   ::close(number);
   for (const int file : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) EXPECT_NE(::fcntl(file, F_GETFD), -1) << file;
+}
+
+bool is_mapped() { return read_text_file("/proc/self/maps").find("memfd:keel") != std::string::npos; }
+
+TEST(SharedSegment, GivesItsMemoryBack) {
+  const bool before = is_mapped();  // of other tests
+  auto made = SharedSegment::create(kBytes);
+  auto opened = SharedSegment::open(made->name(), kBytes);
+  EXPECT_TRUE(is_mapped());
+  made.reset();
+  EXPECT_TRUE(is_mapped());
+  opened.reset();
+  EXPECT_EQ(is_mapped(), before);
+}
+
+TEST(SharedSegment, IsNoneOfMoreThanTheSystemHas) {
+  for (const int bits : {50, 60}) EXPECT_EQ(SharedSegment::create(std::size_t{1} << bits), nullptr);
 }
 
 TEST(SharedSegment, StaysWhereItIsOnceItIsHidden) {
