@@ -3,12 +3,16 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <mutex>
 
+#include "keel/autograd/functions.h"
 #include "keel/dist/comm/run_ranks.h"
 #include "keel/dist/lab/student.h"
+#include "keel/nn/layers.h"
 #include "keel/runtime/stopwatch.h"
 #include "tests/trainer/run_support.h"
+#include "tests/trainer/small_task.h"
 
 namespace keel {
 namespace {
@@ -272,6 +276,44 @@ TEST(Compare, SaysWhatDecidesTheBitsAndTakesNoLongerThanItTakes) {
   EXPECT_EQ(compared({"sharding.group=1"}, {.strategies = {"ddp-fp32", "zero1-bf16"}}),
             fp32 + one + as_they_are + at_once + "\n" + "computes in bf16; " + one + as_they_are +
                 "adds inside groups of 1 ranks first; " + "\n");
+}
+
+// Each training of it has another factor on its loss.
+class Drifting : public Task {
+ public:
+  explicit Drifting(const TaskSite& site) : site_(site) {
+    static std::atomic<int> made = 0;
+    factor_ = 1 + 0.25 * made++;
+  }
+  Module& model() override { return net_; }
+  Data data() override {
+    return make_data(site_,
+                     made_dataset(24, "rows",
+                                  [](std::int64_t i) {
+                                    return Example().set("x", Numbers{{2}, {1, static_cast<float>(i) / 8}});
+                                  }),
+                     0, stack());
+  }
+  Loss training_step(const Batch& batch, Forward& pass) override {
+    return scale(mean(square(net_(input(batch, "x", pass)))), factor_);
+  }
+
+ private:
+  TaskSite site_;
+  double factor_ = 1;
+  Linear net_{2, 1};
+};
+
+// At a rate that changes no weight the losses differ alone.
+TEST(Compare, TellsWhereATrainingDoesNotRepeatItself) {
+  const TemporaryFolder place;
+  static const auto keys = keys_of_task<Drifting>("drifting");
+  for (const char* rate : {"optimizer.lr=0.1", "optimizer.lr=1e-30"}) {
+    const Config config = task_run(keys, "steps: 3\nbatch: {global: 4, micro: 4}\nthreads: 1\n", place, "run",
+                                   {rate, "optimizer.type=SGD", "strategy=ddp-fp32"});
+    EXPECT_TRUE(compare_by(1, config, {}, {.steps = 2, .repeats = 1}).at(0).repeats);
+    EXPECT_FALSE(compare_by(1, config, {}, {.steps = 2, .repeats = 2}).at(0).repeats) << rate;
+  }
 }
 
 TEST(Compare, NeedsTwoStepsAndTrainsAsOftenAsItIsAsked) {

@@ -224,7 +224,8 @@ TEST_F(ForeignRows, OfALongWordHaveTheNearestWordToItsFirst64Characters) {
 // Of kinds with `auto` and sections that become sections, of which keel has none of its own.
 TEST_F(ForeignRows, OfSectionsWithAutoTakeTheKeyOfTheSameWord) {
   const ForeignRow rows[] = {foreign::mapped("s.*", "optimizer.*"),
-                             foreign::mapped("batch", "batch.micro|batch.global"), foreign::mapped("clip_it", "clip")};
+                             foreign::mapped("batch", "batch.micro|batch.global"), foreign::mapped("clip_it", "clip"),
+                             foreign::mapped("clip_too", "clip")};
   const ForeignKind kind = {
       .name = "made", .title = "a made-up kind", .signs = "s", .about = "", .rows = rows, .has_auto = true};
   const auto told = [&](const std::string& text, ForeignRequest request) {
@@ -244,6 +245,9 @@ TEST_F(ForeignRows, OfSectionsWithAutoTakeTheKeyOfTheSameWord) {
             "s.lr mapped: optimizer.lr: 4\nclip_it yours: clip: 2, as is said beside it\n");
   EXPECT_EQ(told("s: {learning_rate: 4}\nbatch: 1\n", {schema, {"batch.micro=3"}}),
             "s.learning_rate mapped: optimizer.lr: 4\nbatch taken: asks for nothing that keel does otherwise\n");
+  EXPECT_EQ(told("s: {lr: 4}\nclip_it: 0.5\nclip_too: auto\n", {schema}),
+            "s.lr mapped: optimizer.lr: 4\nclip_it mapped: clip: 0.5\n"
+            "clip_too yours: clip: 0.5, as is said beside it\n");
   // A configuration beside it is not contradicted, unless the file is there to replace it.
   ForeignRequest beside = {schema};
   beside.own_yaml = "clip: 3\n";

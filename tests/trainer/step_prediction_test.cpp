@@ -185,6 +185,15 @@ TEST(StepPrediction, HasAnIntervalOfTwoDeviationsOfComputingAndOfWaiting) {
   }
 }
 
+TEST(StepPrediction, CountsTheRowsOfAllMicroBatchesOfARank) {
+  const Config config = parse_config(
+      "steps: 5\nmodel: {layers: 1, heads: 2, width: 16, block: 9}\ndata: {type: addition, digits: 2}\n"
+      "batch: {global: 64, micro: 2}\nstrategy: zero1-fp32\n",
+      "made_up.yaml");
+  const MeasuredRun run = run_of(config, 4, 80, 0.5);
+  for (const int ranks : {1, 2, 8, 16}) EXPECT_NEAR(predicted(config, run, ranks).compute_ms, 320.0 / ranks, 1e-9);
+}
+
 TEST(StepPrediction, CountsTheNodesThatSoManyRanksFill) {
   const Config config = made_up("strategy: zero2-fp32\n");
   const std::vector<lab::Report> reports = {report_of(kCollectives, {2, 4}), report_of(kCollectives, {4, 8}, 2)};
