@@ -40,7 +40,7 @@ TEST(AlgorithmNames, OfConfigurationsLeadToTheAlgorithms) {
 
 TEST(AlgorithmNames, ThatAreNoneAreToldByTheirBeginning) {
   const std::string name = "q" + std::string(59, '-');
-  for (const std::string& behind : {"", "x", "xyz"})
+  for (const std::string behind : {"", "x", "xyz"})
     EXPECT_NE(error_of([&] { find_algorithm_name(name + behind); }).find("there is no algorithm '" + name + "';"),
               std::string::npos);
 }
