@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <functional>
 #include <thread>
 
@@ -37,6 +38,8 @@ TEST(TcpTransport, SendsTheFirstMessagesOfASmallCollectiveWithItsSignaturesByEve
                 {{.kind = CollectiveKind::broadcast, .input = x, .output = x, .peer = 0},
                  [&] { return comm.broadcast(x, 0); }}};
             for (const auto& [collective, ask] : asked) {
+              // Its rank 0 sends two at once to each, which may go together.
+              if (algorithm->name == "flat" && collective.kind == CollectiveKind::all_gather) continue;
               const Schedule schedule = schedule_of(*algorithm, collective, comm.rank(), comm.nodes());
               std::size_t messages = 0, first = 0;
               bool has_begun = false;
@@ -69,16 +72,21 @@ TEST(TcpTransport, HasNoMessagesButBetweenTwoOfItsRanks) {
   });
 }
 
-// More than the system takes.
+// More than the system takes, and rank 1 does not read.
 TEST(TcpTransport, NamesARankThatHasLeftToOneThatSends) {
-  const auto told = messages(tcp_options(2), [](const TcpOptions& options) {
-    const auto both = make_tcp_transports(options, 2);
+  std::atomic<bool> has_heard = false;
+  const auto told = messages(tcp_options(2), [&](const TcpOptions& options) {
+    auto both = make_tcp_transports(options, 2);
     EXPECT_EQ(both.size(), 2u);
-    if (options.rank == 1) return pass_on(*both[1], 1, 10);
+    if (options.rank == 1) {
+      both[0].reset();
+      while (!has_heard) std::this_thread::yield();
+      return;
+    }
     const Bytes sent(40'000'000);
     const auto message = both[0]->send(1, 1, sent.data(), sent.size());
-    pass_on(*both[1], 1, 10);
     EXPECT_EQ(error_of([&] { finish(*both[0], *message); }), "rank 1 has left while rank 0 waits for it");
+    has_heard = true;
   });
   EXPECT_EQ(told, std::vector<std::string>(2));
 }
