@@ -56,5 +56,19 @@ TEST(Collective, HasTheElementsOfItsWholeTensor) {
     EXPECT_EQ((Collective{.kind = kind, .input = three}.count()), 0);
 }
 
+TEST(Parts, AreNoneOfRanksThatGiveOrGetNothing) {
+  const Tensor x = empty(testing::context(1), {3});
+  for (int rank = 0; rank < 3; ++rank)
+    for (int from = 0; from < 3; ++from) {
+      const Parts gathers({.kind = CollectiveKind::gather, .input = x, .output = x, .peer = 1, .counts = {1, 1, 1}},
+                          rank, 3);
+      EXPECT_EQ(gathers.gotten(from), (rank == 1 ? Span{from, from + 1} : Span{})) << rank << ' ' << from;
+      const Parts scatters({.kind = CollectiveKind::scatter, .input = x, .output = x, .peer = 1, .counts = {1, 1, 1}},
+                           rank, 3);
+      EXPECT_EQ(scatters.gotten(from), (from == 1 ? Span{0, 1} : Span{})) << rank << ' ' << from;
+      EXPECT_EQ(Parts({}, rank, 3).gotten(from), Span{}) << "a barrier";
+    }
+}
+
 }  // namespace
 }  // namespace keel
