@@ -136,10 +136,11 @@ TEST_F(FedPrograms, ThatDoNotReadOrEndInTimeAreNamedSoon) {
             "'sh' has not read its standard input for 0.01 seconds" + told);
   EXPECT_EQ(refusal([&] { shell_of("exec sleep 1000").finish(0.01); }),
             "'sh' was still running 0.01 seconds after its input had ended, and was killed" + told);
-  for (const auto& [script, how] : {std::pair("exit 1", "has ended with exit code 1"),
-                                    {"exit 7", "has ended with exit code 7"},
-                                    {"kill -15 $$", "was ended by signal 15"}})
-    EXPECT_EQ(refusal([&] { shell_of(script).finish(5); }), concat("'sh' ", how, told));
+  const std::pair<const char*, const char*> ends[] = {{"exit 1", "has ended with exit code 1"},
+                                                      {"exit 7", "has ended with exit code 7"},
+                                                      {"kill -15 $$", "was ended by signal 15"}};
+  for (const auto& each : ends)
+    EXPECT_EQ(refusal([&] { shell_of(each.first).finish(5); }), concat("'sh' ", each.second, told));
   EXPECT_EQ(refusal([&] {
               FedProgram({"keel-has-no-such-program", "x"}, said);
             }),

@@ -12,6 +12,8 @@
 #include <map>
 #include <set>
 
+#include "keel/runtime/error.h"
+
 namespace keel {
 namespace {
 
