@@ -6,6 +6,7 @@
 
 #include "keel/nn/layers.h"
 #include "keel/trainer/own_loop.h"
+#include "tests/error_of.h"
 #include "tests/trainer/run_support.h"
 #include "tests/trainer/small_task.h"
 
@@ -49,6 +50,18 @@ TEST(OwnLoop, HasNoMicroBatchAfterTheLastStepOfItsData) {
                         engine, ranks, {.micro = 2});
     for (const std::size_t count : {1, 1, 1, 0, 0}) EXPECT_EQ(batches.next().size(), count);
   });
+}
+
+TEST(OwnLoop, KeepsACheckpointAtLeast) {
+  const TemporaryFolder place;
+  const Context context = Context::create({.threads = 1});
+  Linear net(2, 1);
+  Sharded engine(net, context, make_adamw());
+  const std::string told = error_of([&] {
+    run_ranks(1, [&](Communicator& ranks) { const OwnRun run(place / "none", engine, ranks, {.keep = 0}); });
+  });
+  EXPECT_EQ(told, "keep: 0 checkpoints; at least 1 stays");
+  EXPECT_FALSE(std::filesystem::exists(place / "none"));
 }
 
 }  // namespace

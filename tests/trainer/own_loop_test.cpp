@@ -367,6 +367,12 @@ TEST(GatherForMetrics, GivesEachRowOnceInTheOrderOfTheBatch) {
     });
   });
   EXPECT_EQ(told, "ranks gather different values: rank 0 has rows of f32 (1), rank 1 has rows of i64 (1)");
+  run_ranks(1, [&](Communicator& ranks) {
+    const Batch batch(host, 0, 2);
+    EXPECT_EQ(gather_for_metrics(zeros(host, {2, 0}), batch, ranks).shape(), (Dims{0, 0})) << "rows without bytes";
+    EXPECT_EQ(error_of([&] { gather_for_metrics(zeros(host, {}), batch, ranks); }),
+              "values of shape () for a batch of 2 rows; the first extent counts rows");
+  });
 }
 
 TEST(OwnLoop, RefusesBatchesWithoutRowsAndAStepBeforeTheFirst) {

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "keel/trainer/skipped_steps.h"
 #include "tests/error_of.h"
 #include "tests/trainer/run_support.h"
 
@@ -9,6 +10,62 @@ namespace keel {
 namespace {
 
 using namespace keel::testing;
+
+const StepResult kBad = {.weight = 0.25, .loss_scale = 8, .first_bad = "head.weight"};
+const StepResult kEmpty = {.weight = 0, .loss_scale = 8};
+constexpr LossScaling kMoving = {.backoff = 0.5, .floor = 4}, kFixed = {.backoff = 1};
+
+TEST(SkippedSteps, AreToldWithTheirReason) {
+  EXPECT_EQ(SkippedSteps(kMoving, 0).message(kBad, 7),
+            "step 7 was skipped: the gradient of head.weight is not finite; the loss scale is now 8");
+  EXPECT_EQ(SkippedSteps(kFixed, 0, "critic").message(kBad, 7),
+            "'critic': step 7 was skipped: the gradient of head.weight is not finite");
+  EXPECT_EQ(SkippedSteps(kMoving, 0).message(kEmpty, 7),
+            "step 7 was skipped: its batches have none of what the loss is a mean over");
+}
+
+TEST(SkippedSteps, TenInARowWhoseScaleCannotFallEndARun) {
+  const StepResult taken = {.taken = true, .weight = 0.25};
+  for (const LossScaling& scaling : {kMoving, kFixed}) {
+    const StepResult bad = {.weight = 0.25, .loss_scale = 4, .first_bad = "head.weight"};  // at the floor
+    SkippedSteps skipped(scaling, 0);
+    for (int step = 1; step <= 9; ++step) skipped.count(bad, step);
+    skipped.count(taken, 10);
+    for (int step = 11; step <= 19; ++step) {
+      skipped.count(bad, step);
+      skipped.count(kEmpty, step);
+    }
+    EXPECT_EQ(error_of([&] { skipped.count(bad, 20); }),
+              concat("10 steps in a row had gradients that were not finite, the last at step 20: the gradient of "
+                     "head.weight is not finite",
+                     scaling.backoff < 1 ? ", though the loss scale is at its floor" : "",
+                     "; a lower optimizer.lr may help"));
+  }
+  SkippedSteps falling(kMoving, 0);
+  for (int step = 1; step <= 30; ++step) falling.count(kBad, step);
+}
+
+TEST(SkippedSteps, OfWhichNoneWasTakenAreNoResult) {
+  const auto told = [](const LossScaling& scaling, std::int64_t before, std::vector<StepResult> results) {
+    SkippedSteps skipped(scaling, before);
+    for (const StepResult& each : results) skipped.count(each, 1);
+    return error_of([&] { skipped.check_some_step_was_taken(); });
+  };
+  const std::string begin = "every step of this run was skipped, and nothing learnt";
+  EXPECT_EQ(told(kMoving, 0, {}), "");
+  EXPECT_EQ(told(kMoving, 3, {kBad}), "");
+  EXPECT_EQ(told(kMoving, 0, {{.taken = true, .weight = 1}, kBad}), "");
+  EXPECT_EQ(told(kMoving, 0, {kBad}),
+            begin +
+                ": the gradient of head.weight is not finite at a loss scale of 8; more steps, or a smaller "
+                "loss_scale.initial, may find one that fits");
+  EXPECT_EQ(told(kFixed, 0, {kEmpty, kBad}),
+            begin + ": the gradient of head.weight is not finite; a lower optimizer.lr may help");
+  EXPECT_EQ(told(kFixed, 0, {kBad, kEmpty}),
+            begin +
+                "; of the last one, its batches have none of what the loss is a mean over; look at the weights "
+                "that the loss names, and at the batches");
+}
 
 TEST(SkippedSteps, ARunThatTakesNoneIsAnErrorOnEveryRank) {
   const TemporaryFolder place;
