@@ -17,9 +17,9 @@ namespace {
 using namespace testing;
 
 TEST(LostGroups, AreToldByTheirRanksAndHowManyGoOn) {
-  EXPECT_EQ(message_of({.number = 1, .first = 2, .last = 3, .left = 2}, 7),
+  EXPECT_EQ(message_of(LostGroup{.number = 1, .first = 2, .last = 3, .left = 2}, 7),
             "step 7: group 1 (ranks 2 to 3) is gone and was dropped; 2 groups go on");
-  EXPECT_EQ(message_of({.number = 0, .first = 0, .last = 0, .left = 1}, 8),
+  EXPECT_EQ(message_of(LostGroup{.number = 0, .first = 0, .last = 0, .left = 1}, 8),
             "step 8: group 0 (rank 0) is gone and was dropped; 1 group goes on");
 }
 
