@@ -1,6 +1,7 @@
 // How ranks find each other by an address, and what is said when they do not.
 
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
 
 #include <array>
@@ -147,8 +148,14 @@ TEST(TcpMeeting, TellsTimesInSecondsWhereTheyAreWholeOnes) {
 }
 
 TEST(TcpMeeting, TellsThatRankZeroDoesNotAnswer) {
+  const Socket taken(::socket(AF_INET, SOCK_STREAM, 0));  // so that nobody else can listen there
+  sockaddr_in at = {.sin_family = AF_INET, .sin_port = 0, .sin_addr = {::htonl(INADDR_LOOPBACK)}, .sin_zero = {}};
+  socklen_t length = sizeof at;
+  ASSERT_EQ(::bind(taken.file(), reinterpret_cast<const sockaddr*>(&at), length), 0);
+  ASSERT_EQ(::getsockname(taken.file(), reinterpret_cast<sockaddr*>(&at), &length), 0);
   std::vector<TcpOptions> options = tcp_options(2);
-  options.erase(options.begin());  // and nobody listens
+  options.erase(options.begin());
+  options[0].address = concat("127.0.0.1:", ::ntohs(at.sin_port));
   options[0].timeout = 100ms;
   const std::string said = messages(options, join)[0];
   EXPECT_TRUE(has(said, "rank 0 does not answer at 127.0.0.1:")) << said;
