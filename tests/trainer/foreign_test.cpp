@@ -368,14 +368,14 @@ TEST(Foreign, EveryKeyOfAFileIsToldOnce) {
 
 TEST(Foreign, RowsNameKeysOfKeelsAndEachKeyOnce) {
   const Schema& schema = keel_keys()->schema("language");
-  for (const ForeignKind& kind : foreign_kinds()) {
+  for (const ForeignKind* kind : foreign_kinds()) {
     std::set<std::string_view> seen;
-    for (const ForeignRow& row : kind.rows) {
-      EXPECT_TRUE(seen.insert(row.key).second) << kind.name << ": " << row.key;
+    for (const ForeignRow& row : kind->rows) {
+      EXPECT_TRUE(seen.insert(row.key).second) << kind->name << ": " << row.key;
       for (const std::string_view key : split_choices(row.to)) {
         const bool is_known =
             key.ends_with(".*") ? schema.is_section(key.substr(0, key.size() - 2)) : schema.is_key(key);
-        EXPECT_TRUE(is_known) << kind.name << ": " << row.key << " becomes " << key;
+        EXPECT_TRUE(is_known) << kind->name << ": " << row.key << " becomes " << key;
       }
       EXPECT_TRUE(row.role == KeyRole::none || row.to.empty()) << row.key;
       EXPECT_TRUE(row.way == ForeignRow::Way::mapped || !row.note.empty()) << row.key;

@@ -71,7 +71,7 @@ struct ForeignKind {
 };
 
 // All kinds, in the order of documentation.
-std::span<const ForeignKind> foreign_kinds();
+std::span<const ForeignKind* const> foreign_kinds();
 // By the keys at the top; null: a file of keel's own, or of no known kind.
 const ForeignKind* kind_of(const YamlNode& root);
 

@@ -70,7 +70,7 @@ ForeignTranslation translate_file(const std::shared_ptr<const ConfigKeys>& keys,
   const ForeignKind* const kind = kind_of(root);
   if (kind == nullptr) {
     std::string kinds;
-    for (const ForeignKind& each : foreign_kinds()) kinds += concat(kinds.empty() ? "" : ", ", each.title);
+    for (const ForeignKind* each : foreign_kinds()) kinds += concat(kinds.empty() ? "" : ", ", each->title);
     throw Error(printable(concat(name, ":1: is of no kind that keel knows: ", kinds)));
   }
   const ForeignRequest request = request_for(*keys, kind, "", overrides, ranks);

@@ -87,7 +87,7 @@ class ForeignReading {
   // A file of another kind, which the entry names. It is read behind this one.
   void read_beside(const ForeignKind& kind, const ForeignEntry& entry) { beside_.emplace_back(&kind, entry); }
   bool reads_beside() const { return !beside_.empty(); }
-  bool is_of(const ForeignKind& kind) const { return kind_.name == kind.name; }  // foreign_kinds() has copies
+  bool is_of(const ForeignKind& kind) const { return &kind_ == &kind; }
   // Whether numbers are fp16, by the file or by what is said beside it.
   bool is_fp16() const;
   // Notes a fact; another value than that of an earlier key is a problem.

@@ -152,7 +152,8 @@ YamlNode read_foreign(std::string_view name, std::string_view text) {
 
 std::string foreign_reference() {
   std::string page(kForeignPage);
-  for (const ForeignKind& kind : foreign_kinds()) {
+  for (const ForeignKind* const each : foreign_kinds()) {
+    const ForeignKind& kind = *each;
     page += concat("## ", kind.title, "\n\n", kind.about, "\n\nKnown by `", kind.signs.substr(0, kind.signs.find('|')),
                    '`');
     for (const std::string_view sign : split_choices(kind.signs))
