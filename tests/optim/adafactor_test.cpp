@@ -171,10 +171,9 @@ TEST(Adafactor, RoundsAtRandomToTheSameBitsHoweverAMatrixIsCut) {
       "Adafactor", {.settings = AdafactorSettings{.relative_step = false}, .stochastic_rounding = true, .seed = 5});
   EXPECT_FALSE(optimizer->requirements().master);
   EXPECT_TRUE(adafactor()->requirements().master);
-  const Dims shape = {1024, 2048};
-  const std::int64_t count = product(shape);
-  const Tensor gradient = uniform_tensor(context, {count}, 2);
-  const auto train = [&](const std::vector<std::int64_t>& cuts) {
+  const auto train = [&](const Dims& shape, const std::vector<std::int64_t>& cuts) {
+    const std::int64_t count = product(shape);
+    const Tensor gradient = uniform_tensor(context, {count}, 2);
     const Tensor parameter = uniform_tensor(context, {count}, 1, DType::bf16);
     ParameterRange whole;
     whole.shape = shape;
@@ -193,7 +192,10 @@ TEST(Adafactor, RoundsAtRandomToTheSameBitsHoweverAMatrixIsCut) {
     optimizer->update(ranges, {kernels::make_step_state(context, {.steps = 1, .taken = 1, .lr = 1e-3})});
     return doubles(parameter);
   };
-  EXPECT_EQ(train({0, count}), train({0, 1'500'000, count}));
+  constexpr std::int64_t kBlock = 1 << 20;
+  EXPECT_EQ(train({1024, 2048}, {0, 2 * kBlock}), train({1024, 2048}, {0, 1'500'000, 2 * kBlock}));
+  // The second block is one element.
+  EXPECT_EQ(train({17, 61681}, {0, kBlock + 1}), train({17, 61681}, {0, 1000, kBlock + 1}));
 }
 
 TEST(Adafactor, MastersOfBf16FollowFp32) {

@@ -163,6 +163,44 @@ TEST(OptimizerCatalog, WhatIsNotSetIsTheOptimizersDefault) {
   EXPECT_EQ(error_of([] { make_optimizer(find_optimizer("Lion"), {.momentum = 0.9}); }), "Lion has no option momentum");
 }
 
+// What stands in the catalog is read as a whole, or refused.
+TEST(OptimizerCatalog, ADefaultThatIsNoValueIsNamed) {
+  const auto with = [](std::string_view option, std::string_view text) {
+    OptimizerEntry entry = find_optimizer("SGD");
+    entry.options = {{option, text}};
+    return with_defaults(entry, {});
+  };
+  EXPECT_EQ(with("momentum", "0.5").momentum, 0.5);
+  EXPECT_EQ(with("history", "7").history, 7);
+  for (const std::string_view text : {"", "x", "1x", "1e999"})
+    EXPECT_EQ(error_of([&] { with("momentum", text); }), concat("the default '", text, "' is no number"));
+  EXPECT_TRUE(with("nesterov", "true").nesterov);
+  EXPECT_FALSE(with("nesterov", "false").nesterov);
+  EXPECT_EQ(error_of([&] { with("nesterov", "1"); }), "the default '1' is neither true nor false");
+  EXPECT_EQ(with("line_search", "none").line_search, LineSearchKind::none);
+  EXPECT_EQ(with("line_search", "strong_wolfe").line_search, LineSearchKind::strong_wolfe);
+  EXPECT_EQ(error_of([&] { with("line_search", "armijo"); }), "the default 'armijo' is no line search");
+  EXPECT_EQ(with("matrices", "hidden").matrices, MuonMatrices::hidden);
+  EXPECT_EQ(with("matrices", "all").matrices, MuonMatrices::all);
+  EXPECT_EQ(with("matrices", "none").matrices, MuonMatrices::none);
+  for (const std::string_view text : {"", "al", "all|none", "hidden|"})
+    EXPECT_EQ(error_of([&] { with("matrices", text); }), concat("the default '", text, "' is no choice"));
+  EXPECT_EQ(with("betas", "[0.25, 0.5]").betas, (std::array{0.25, 0.5}));
+}
+
+TEST(OptimizerCatalog, NamesAreReadToTheirSixtyFourthLetter) {
+  EXPECT_EQ(find_optimizer(std::string(60, '_') + "adam").name, "Adam");
+  EXPECT_NE(error_of([] { find_optimizer(std::string(61, '_') + "adam"); }), "");
+}
+
+TEST(OptimizerCatalog, ItemsOfTwoListsAreLayersOfTheirOwn) {
+  const std::string names[] = {"a.0.weight", "b.0.weight", "b.1.weight", "b.1.bias", "head.weight"};
+  const LayerDepths depths = layer_depths(names);
+  EXPECT_EQ(depths.deepest, 3);
+  for (const auto& [name, depth] : {std::pair{0, 0}, {1, 1}, {2, 2}, {3, 2}, {4, 3}})
+    EXPECT_EQ(depths.of(names[name]), depth) << names[name];
+}
+
 TEST(OptimizerCatalog, EveryOptimizerMovesWeightsByItsDefaults) {
   const Context context = testing::context(1);
   for (const OptimizerEntry& entry : optimizers()) {

@@ -2,9 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <tuple>
 
 #include "keel/kernels/elementwise.h"
 #include "keel/runtime/error.h"
@@ -260,6 +262,71 @@ TEST(Lbfgs, NothingIsRememberedOfADirectionAlongWhichNothingMoved) {
   lbfgs_step(valley, state, {.max_iterations = 1});
   EXPECT_EQ(state.remembered, 0);
   EXPECT_EQ(valley.weights()[0].item(), -10) << "along the gradient alone";
+}
+
+// What each evaluation finds, whatever the weights are; the last one for all that follow.
+class Script : public Objective {
+ public:
+  struct Found {
+    double loss;
+    std::vector<double> gradient;
+  };
+  explicit Script(std::vector<Found> found) : found_(std::move(found)) {
+    const auto count = static_cast<std::int64_t>(found_[0].gradient.size());
+    weights_ = {zeros(context_, {count}, DType::f64)};
+    gradient_ = {zeros(context_, {count}, DType::f64)};
+  }
+  double evaluate() override {
+    const Found& now = found_[std::min(next_++, found_.size() - 1)];
+    kernels::copy_into(gradient_[0], testing::tensor_of(context_, now.gradient, gradient_[0].shape(), DType::f64));
+    return now.loss;
+  }
+  const std::vector<Tensor>& weights() override { return weights_; }
+  const std::vector<Tensor>& gradient() override { return gradient_; }
+
+ private:
+  Context context_ = testing::context(1);
+  std::vector<Found> found_;
+  std::size_t next_ = 0;
+  std::vector<Tensor> weights_, gradient_;
+};
+
+TEST(Lbfgs, AMoveOrAChangeOfTheLossAsSmallAsItsToleranceEndsTheStep) {
+  const auto ends = [](std::vector<Script::Found> found, double lr, double tolerance) {
+    Script problem(std::move(found));
+    LbfgsState state;
+    const LbfgsOptions options{.lr = lr, .max_iterations = 4, .max_evaluations = 9, .tolerance_change = tolerance};
+    return lbfgs_step(problem, state, options).iterations == 1;
+  };
+  // The first move is lr times the gradient, 0.25; the loss comes down by 7.
+  const std::vector<Script::Found> far = {{8, {0.5}}, {1, {0.25}}};
+  EXPECT_TRUE(ends(far, 0.5, 0.25));
+  EXPECT_FALSE(ends(far, 0.5, 0.249));
+  // The first move is 1, and the loss comes down by 0.25.
+  const std::vector<Script::Found> flat = {{1, {2}}, {0.75, {1}}};
+  EXPECT_TRUE(ends(flat, 1, 0.26));
+  EXPECT_FALSE(ends(flat, 1, 0.25));
+}
+
+TEST(Lbfgs, AChangeThatSaysLittleOfTheCurvatureIsForgotten) {
+  // The first move is twice the gradient, and what the gradient changes along it has this product with it.
+  const auto remembered = [](double product) {
+    Script problem({{1, {0.5, product}}, {1, {0.5, product - 0.5}}});
+    LbfgsState state;
+    const LbfgsOptions options{.lr = 2, .max_iterations = 1, .tolerance_change = 0};
+    lbfgs_step(problem, state, options);
+    lbfgs_step(problem, state, options);
+    return state.remembered;
+  };
+  EXPECT_EQ(remembered(1e-10), 0);
+  EXPECT_EQ(remembered(0.99e-10), 0);
+  EXPECT_EQ(remembered(1.01e-10), 1);
+}
+
+TEST(Lbfgs, AsAnOptimizerSharesSixNumbersAndOneOfEachChange) {
+  const auto optimizer = make_lbfgs({.history = 3});
+  const SharedNumber& shared = *optimizer->shared_number();
+  EXPECT_EQ(std::tuple(shared.name, shared.initial, shared.count), std::tuple("lbfgs", 0.0, 9));
 }
 
 TEST(Lbfgs, AsAnOptimizerRefusesAStateThatCannotBe) {

@@ -70,6 +70,13 @@ TEST(LineSearch, KeepsTheEndThatIsLowerAndTheSideWhereTheLossFalls) {
     const LinePoint &middle = searched.points[2], &first = searched.points[1];
     EXPECT_NEAR(searched.step(3), slope < 0 ? lowest(middle, first) : lowest(kStart, middle), 1e-12);
   }
+  // Where the lower end is the right one, too.
+  for (const double slope : {-0.95, 0.95}) {
+    const Searched searched = search({{-0.5, 0.95}, {-0.6, slope}, {-0.7, 0}});
+    ASSERT_EQ(searched.points.size(), 4U);
+    const LinePoint &middle = searched.points[2], &first = searched.points[1];
+    EXPECT_NEAR(searched.step(3), slope < 0 ? lowest(middle, first) : lowest(kStart, middle), 1e-12);
+  }
   // One that is as high as the lower end becomes the other end.
   const Searched equal = search({{-0.2, 0.95}, {-0.2, -0.95}, {-0.6, 0}});
   EXPECT_NEAR(equal.step(3), lowest(equal.points[2], equal.points[1]), 1e-12);
@@ -122,6 +129,9 @@ TEST(LineSearch, MovesEverySecondTrialThatIsNearAnEndInwards) {
   EXPECT_NEAR(right.step(2), lowest(kStart, right.points[1]), 1e-12);
   EXPECT_GT(right.step(2), 0.9);
   EXPECT_NEAR(right.step(3), 1 - 0.1 * (1 - right.step(2)), 1e-12);
+  // At the end itself the first one is moved: a cubic that falls on beyond it.
+  const Searched beyond = search({{-1.2, -0.7}, {-1.6, 0}}, {.decrease = 1.5, .curvature = 0.1});
+  EXPECT_NEAR(beyond.step(2), 0.9, 1e-12);
   // In the middle none is moved.
   const Searched middle = search({{0.5, 1}, {0.2, 0.5}, {0.1, 0.5}, {-0.6, 0}});
   for (std::size_t i = 2; i < middle.points.size(); ++i)
@@ -131,6 +141,10 @@ TEST(LineSearch, MovesEverySecondTrialThatIsNearAnEndInwards) {
 TEST(LineSearch, EndsWhereTheBracketIsTooShortForAnyWeight) {
   EXPECT_EQ(search({{1, 2}, {-0.6, 0}}, {.shortest = 1.01}).points.size(), 2U);
   EXPECT_EQ(search({{1, 2}, {-0.6, 0}}, {.shortest = 1}).points.size(), 3U);
+  // From 1 to 10.
+  const std::vector<Told> far = {{-0.98, -0.96}, {5, 1}, {-2, 0}};
+  EXPECT_EQ(search(far, {.shortest = 9.1}).points.size(), 3U);
+  EXPECT_EQ(search(far, {.shortest = 9}).points.size(), 4U);
 }
 
 }  // namespace

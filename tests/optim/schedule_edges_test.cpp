@@ -111,6 +111,48 @@ TEST(ScheduleEdges, AWarmUpOfNoSteps) {
                                       "cosine_with_warmup", "cosine_with_restarts", "inverse_sqrt", "polynomial",
                                       "cosine_with_min_lr", "polynomial_decay", "polynomial_decay_layerwise"})
     EXPECT_EQ(factor_of(with(name, {{P::warmup, 0}}), 0), 1) << name;
+  EXPECT_EQ(factor_of(with("wsd", {{P::warmup, 0}, {P::decay, 100}}), 0), 1);
+}
+
+TEST(ScheduleEdges, OneCycleRisesInNoStepAndInOne) {
+  const auto at = [](double part, std::int64_t done) {
+    return RateSchedule(with("OneCycleLR", {{P::pct_start, part}, {P::div_factor, 10}}), 1, 4).factor(done);
+  };
+  EXPECT_DOUBLE_EQ(at(0.25, 0), 1);
+  EXPECT_DOUBLE_EQ(at(0.5, 0), 0.1);
+  EXPECT_DOUBLE_EQ(at(0.5, 1), 1);
+  EXPECT_EQ(at(0.5, 4), at(0.5, 3)) << "behind the last step";
+}
+
+TEST(ScheduleEdges, SomeHaveNoRateBehindTheirSteps) {
+  for (const std::string_view name : {"OneCycleLR", "sqrt_decay", "normal_decay", "polynomial_decay"}) {
+    ScheduleSettings settings = with(name, {{P::steps, 100}});
+    if (name == "sqrt_decay") settings[P::constant] = {1};
+    EXPECT_EQ(refusal_of(settings, 100), "") << name;
+    EXPECT_EQ(refusal_of(settings, 101), concat("steps: ", name, " ends after 100 steps, and the run has 101"));
+  }
+}
+
+TEST(ScheduleEdges, TheLastPartOfASequenceIsAsLongAsTheRunIfThatIsKnown) {
+  ScheduleSettings sequence = default_schedule("sequence");
+  sequence.milestones = {10};
+  sequence.parts = {default_schedule("constant"), with("constant", {{P::warmup, 5}})};
+  for (const std::int64_t total : {0, 15, 400}) EXPECT_EQ(refusal_of(sequence, total), "") << total;
+  EXPECT_NE(refusal_of(sequence, 14), "");
+}
+
+TEST(ScheduleEdges, OfALongTextThatIsNoValueTheBeginningIsShown) {
+  const auto told = [](std::size_t letters) {
+    try {
+      read_schedule_value({P::power, "1"}, std::string(letters, 'x'));
+    } catch (const Error& error) { return std::string(error.what()); }
+    return std::string();
+  };
+  const auto ends = [](const std::string& text, const std::string& end) {
+    EXPECT_TRUE(text.size() > end.size() && text.ends_with(end)) << text;
+  };
+  ends(told(60), concat("got '", std::string(60, 'x'), "'"));
+  ends(told(61), concat("got '", std::string(60, 'x'), "...'"));
 }
 
 TEST(ScheduleEdges, StagesMeet) {
