@@ -172,6 +172,12 @@ TEST(Buffers, WhatCannotBeIsRefused) {
             "batch norm of width 3 needs an input of shape (rows, ..., 3), got (3)");
   EXPECT_EQ(error_of([&] { layer.running_mean.observe(pass, uniform_tensor(context, {2}, 1), 1); }),
             "the buffer running_mean has shape (3), but what was observed has (2)");
+  for (const std::int64_t count : {0, -1})
+    EXPECT_EQ(error_of([&] { layer.running_mean.observe(pass, uniform_tensor(context, {3}, 1), count); }),
+              concat("the buffer running_mean: a mean over ", count, " values was observed"));
+  EXPECT_EQ(error_of([] { BatchNorm(1); }), "");
+  for (const std::int64_t width : {0, -1})
+    EXPECT_EQ(error_of([&] { BatchNorm{width}; }), concat("batch norm needs a width of at least 1, got ", width));
   EXPECT_EQ(error_of([&] { Buffer::constant({3}).observe(pass, uniform_tensor(context, {3}, 1), 1); }),
             "only a moving average observes");
   struct Clash : Module {

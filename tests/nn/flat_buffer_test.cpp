@@ -170,6 +170,21 @@ TEST(FlatBuffer, OfATableNeedsRows) {
   EXPECT_EQ(lay_out(wide, 128)[0].padded, 3 * 128);
 }
 
+TEST(FlatBuffer, InMemoryBeginsWithItsNumbersRoundedOnce) {
+  const Context context = testing::context(1);
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    Model model;
+    const std::vector<FlatBuffer> buffers =
+        materialize(model, context, {.policy = {.parameter = dtype, .gradient = dtype}, .seed = 5});
+    for (const FlatBuffer& buffer : buffers) {
+      const Tensor whole = empty(context, {buffer.padded}, DType::f32);
+      initialise(buffer, 5, 0, whole);
+      EXPECT_EQ(doubles(buffer.values), doubles(kernels::cast(whole, dtype)));
+      if (buffer.master.defined()) { EXPECT_EQ(doubles(buffer.master), doubles(whole)); }
+    }
+  }
+}
+
 TEST(FlatBuffer, BeginsWithTheSameNumbersHoweverItIsCut) {
   const Context context = testing::context(1);
   Model model;

@@ -9,6 +9,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/error_of.h"
@@ -164,6 +165,15 @@ TEST(RotaryTables, OfYarnScaleScoresByTheRatioOfTheirMscales) {
   EXPECT_NEAR(scaled(1, 0.5), whole / (0.05 * std::log(4.0) + 1), 1e-12);
   for (const auto& [mscale, all] : {std::pair{0.0, 0.5}, {0.5, 0.0}, {0.0, 0.0}})
     EXPECT_NEAR(scaled(mscale, all), whole, 1e-12) << mscale << ' ' << all;
+  options.mscale = {};
+  EXPECT_NEAR(rotary_frequencies(options, 64).attention_factor, whole, 1e-12) << "of one alone there is no ratio";
+  std::swap(options.mscale, options.mscale_all_dim);
+  options.mscale = 0.5;
+  EXPECT_NEAR(rotary_frequencies(options, 64).attention_factor, whole, 1e-12);
+  for (const double shorter : {0.5, 1.0}) {
+    options.factor = shorter;
+    EXPECT_EQ(rotary_frequencies(options, 64).attention_factor, 1) << shorter;
+  }
 }
 
 TEST(RotaryTables, OfLongropeDivideEachPairByItsFactorAndScaleByTheLogarithms) {
@@ -220,6 +230,10 @@ TEST(RotaryTables, NameTheOptionThatDoesNotFit) {
       {{.head_size = 8, .scaling = RotaryScaling::dynamic, .factor = 2}, "max_position_embeddings"},
       {{.head_size = 2, .scaling = RotaryScaling::dynamic, .factor = 2, .max_positions = 8}, "more than two rotated"},
       {{.head_size = 8, .scaling = RotaryScaling::yarn, .factor = 2}, "original_max_position_embeddings"},
+      {{.head_size = 8, .scaling = RotaryScaling::yarn, .original_positions = 8},
+       "max_position_embeddings must be given"},
+      {{.head_size = 8, .scaling = RotaryScaling::llama3, .factor = 2, .max_positions = 8, .low_freq_factor = 0},
+       "low_freq_factor 0 below high_freq_factor 4 and above 0"},
       {{.head_size = 8, .scaling = RotaryScaling::longrope, .factor = 2, .max_positions = 8, .short_factor = {1}},
        "short_factor and long_factor"},
       {{.head_size = 8,

@@ -97,7 +97,7 @@ TEST(TensorParts, NamesThatSayNoRangeAreErrors) {
   for (const char* name : {"w (", "w (5, 7)", "w (5, 7) 0:5", "w (5, 7) 33:37", "w (5, 7) -1:3", "w (5,7) 0:4",
                            "w (99999999999, 99999999999) 0:4", "w (1, 1, 1, 1, 1, 1, 1, 1, 4) 0:4", "w (4 0:4",
                            "w (4) 0:4x", "w (5, 7) 31:34", "w (5, 7) 32:36", "w (5, 7) 31-35", "w (5, 7)31:35",
-                           "w (5 7) 31:35", "w (4) 99999999999999999999:4"})
+                           "w (5 7) 31:35", "w (4) 99999999999999999999:4", "w (4) 0:", "w (4) :4", "w (4) :"})
     EXPECT_THROW(parse_parts({{name, numbers}}), Error) << name;
   const Tensor nothing = zeros(context, {0});
   EXPECT_EQ(parse_parts({{"w (5, 7) 35:35", nothing}})[0].end(), 35);

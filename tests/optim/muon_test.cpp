@@ -179,9 +179,7 @@ TEST(MuonOfRanges, PreparesMomentumAndLeavesWeightsAlone) {
         EXPECT_NEAR(matrix[i], nesterov ? (1 - keep) * g + keep * kept : kept, 1e-6);
       }
       EXPECT_EQ(doubles(ranges[0].parameter), weights);
-      if (ranges[0].master.defined()) {
-        EXPECT_EQ(doubles(ranges[0].master), weights);
-      }
+      if (ranges[0].master.defined()) { EXPECT_EQ(doubles(ranges[0].master), weights); }
       EXPECT_EQ(doubles(ranges[1].matrix), matrix_of_none);
       EXPECT_EQ(doubles(ranges[1].state[0]), state_of_none);
     }

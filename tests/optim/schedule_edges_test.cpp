@@ -4,6 +4,8 @@
 
 #include <cmath>
 
+#include "keel/runtime/error.h"
+#include "tests/error_of.h"
 #include "tests/optim/schedule_support.h"
 
 namespace keel {
@@ -143,10 +145,7 @@ TEST(ScheduleEdges, TheLastPartOfASequenceIsAsLongAsTheRunIfThatIsKnown) {
 
 TEST(ScheduleEdges, OfALongTextThatIsNoValueTheBeginningIsShown) {
   const auto told = [](std::size_t letters) {
-    try {
-      read_schedule_value({P::power, "1"}, std::string(letters, 'x'));
-    } catch (const Error& error) { return std::string(error.what()); }
-    return std::string();
+    return testing::error_of([&] { read_schedule_value({P::power, "1"}, std::string(letters, 'x')); });
   };
   const auto ends = [](const std::string& text, const std::string& end) {
     EXPECT_TRUE(text.size() > end.size() && text.ends_with(end)) << text;
