@@ -146,6 +146,8 @@ TEST(Gzip, FilesAreReadAsWhatTheyHold) {
   for (int i = 0; i < 30000; ++i) table += std::to_string(i) + "," + std::to_string(i % 7) + ".5\n";
   const std::string path = written(folder, "t.csv.gz", gzipped(table));
   EXPECT_TRUE(is_gzip(path));
+  for (const std::string other : {"", "\x1f", "\x1fx", "x\x8b", "\x8b\x1f"})
+    EXPECT_FALSE(is_gzip(written(folder, "o", other)));
   const std::string plain = decompress_once(path, {.cache_folder = folder / "cache"});
   EXPECT_EQ(read_text_file(plain), table);
   EXPECT_EQ(decompress_once(path, {.cache_folder = folder / "cache"}), plain);
