@@ -13,6 +13,7 @@
 #include "keel/dist/comm/decorators.h"
 #include "keel/dist/parallel/plan.h"
 #include "tests/dist/parallel/sharding_support.h"
+#include "tests/error_of.h"
 
 namespace keel {
 namespace {
@@ -174,9 +175,17 @@ TEST(FastComponents, GoOnToTheSameBitsAndSendWhatThePlanSays) {
 }
 
 TEST(FastComponents, RefuseWhatMakesNoSense) {
-  for (const FastComponentsOptions& wrong : {FastComponentsOptions{.decay = 2}, FastComponentsOptions{.chunk = 0},
-                                             FastComponentsOptions{.chunk = 8, .keep = 9}})
-    EXPECT_THROW(make_fast_components(wrong), Error);
+  const auto refusal = [](const FastComponentsOptions& options) {
+    return error_of([&] { make_fast_components(options); });
+  };
+  for (const double decay : {0.0, 1.0}) EXPECT_EQ(refusal({.decay = decay, .chunk = 1, .keep = 1}), "");
+  EXPECT_EQ(refusal({.chunk = 4096, .keep = 4096}), "");
+  for (const std::int64_t chunk : {0, 4097})
+    EXPECT_EQ(refusal({.chunk = chunk}), concat("a chunk has 1 to 4096 numbers, got ", chunk));
+  for (const std::int64_t keep : {0, 9})
+    EXPECT_EQ(refusal({.chunk = 8, .keep = keep}), concat("1 to 8 components of a chunk are sent, got ", keep));
+  for (const double decay : {-0.5, 1.5})
+    EXPECT_EQ(refusal({.decay = decay}), concat("the momentum's decay is from 0 to 1, got ", decay));
 }
 
 }  // namespace

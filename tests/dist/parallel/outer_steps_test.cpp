@@ -11,6 +11,7 @@
 #include "keel/dist/parallel/deal_by_cost.h"
 #include "keel/dist/parallel/plan.h"
 #include "tests/dist/parallel/group_runs.h"
+#include "tests/error_of.h"
 
 namespace keel {
 namespace {
@@ -298,6 +299,25 @@ TEST(OuterSteps, RefuseWhatMakesNoSense) {
                          }),
                Error)
       << "one group";
+}
+
+TEST(OuterSteps, RefuseOptionsThatMakeNoSense) {
+  const auto refusal = [](const OuterStepOptions& options) { return error_of([&] { make_outer_steps(options); }); };
+  EXPECT_EQ(refusal({.every = 1, .fragments = 1, .delay = 0, .blend = 1}), "");
+  EXPECT_EQ(refusal({.every = 4, .rate = 1e-3, .fragments = 4, .delay = 3, .blend = 1e-3}), "");
+  EXPECT_EQ(refusal({.every = 0}), "outer steps come every 1 step or more, got 0");
+  for (const std::int64_t fragments : {0, 5})
+    EXPECT_EQ(refusal({.every = 4, .fragments = fragments}),
+              concat("there are 1 to 4 fragments where outer steps come every 4 steps, got ", fragments));
+  for (const std::int64_t delay : {-1, 4})
+    EXPECT_EQ(refusal({.every = 4, .delay = delay}), concat("an outer step is delayed by 0 to 3 steps, got ", delay));
+  for (const double blend : {0.0, 1.5})
+    EXPECT_EQ(refusal({.blend = blend}), concat("the blend is above 0 and at most 1, got ", blend));
+  for (const double rate : {0.0, -1.0})
+    EXPECT_EQ(refusal({.rate = rate}), concat("the outer rate is above 0, got ", rate));
+  EXPECT_EQ(refusal({.rate = INFINITY}), "the outer rate is above 0, got inf");
+  for (const double momentum : {-0.5, 1.0})
+    EXPECT_EQ(refusal({.momentum = momentum}), concat("the outer momentum is from 0 to below 1, got ", momentum));
 }
 
 }  // namespace
