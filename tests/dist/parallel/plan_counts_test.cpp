@@ -159,6 +159,7 @@ std::vector<std::string> collectives_of(const std::vector<TraceNode>& trace, con
     const PlannedCollective& each = node.collective;
     if (node.kind == TraceNode::Kind::collective) all.push_back(to_text(each.kind, each.count, each.width));
   }
+  for (const PlannedCollective& each : plan.collectives) EXPECT_GE(each.times, 1) << "a collective that never happens";
   for (const PlannedCollective& each : plan.collectives)
     planned.insert(planned.end(), static_cast<std::size_t>(each.times), to_text(each.kind, each.count, each.width));
   std::vector<std::string> sorted = all;

@@ -73,6 +73,13 @@ TEST(UpdateWalk, ReadsUpdatesAndWritesEachPieceOnceWithinItsBudget) {
         }
 }
 
+TEST(UpdateWalk, TakesAUnitOfWhichNothingComesInPiecesAtOnce) {
+  const WalkedUnit whole{.elements = 10, .whole_read = 40, .whole_written = 40};
+  EXPECT_EQ(walk_update(std::vector{whole}, 3, 160).steps,
+            (std::vector<WalkStep>{
+                {Walk::fetch, 0, {0, 10}, true}, {Walk::update, 0, {0, 10}, true}, {Walk::settle, 0, {0, 10}, true}}));
+}
+
 TEST(UpdateWalk, WithRoomForFourReadsTwoAheadWhileOneIsWritten) {
   const std::vector<WalkedUnit> units(5, {.elements = 10, .read = 1, .written = 1});
   std::vector<std::pair<Walk, std::size_t>> steps;
