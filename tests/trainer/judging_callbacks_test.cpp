@@ -87,8 +87,8 @@ TEST(JudgingCallbacks, KeepTheBestValueWhereItIsANumber) {
   JudgedRules rules(parsed_rules({"f1", "loss"}));
   const auto kept = [](const JudgedRules& of) {
     std::string lines;
-    for (const auto& [name, numbers] : of.save().at("rules").members())
-      lines += concat(name, ' ', numbers.dump(), '\n');
+    const Json saved = of.save();
+    for (const auto& [name, numbers] : saved.at("rules").members()) lines += concat(name, ' ', numbers.dump(), '\n');
     return lines;
   };
   const auto rule = [](const char* name, const char* best, int step, int missed) {
