@@ -35,11 +35,11 @@ Steps traced_steps(const std::string& file) {
 }
 
 TEST_P(LineRunEnds, EndByACallbackWithItsReason) {
-  const Config config = line_run(place, "run", {"eval.every=2"});
+  const Config config = smallest_run(place, "run", {"eval.every=2"});
   for (const auto& [event, step, last] :
        {std::tuple("step_begin", 3, 3), {"step_end", 3, 4}, {"evaluation_end", 4, 4}, {"fit_begin", 0, 0}}) {
     std::filesystem::remove_all(config.run);
-    const Ended run = ended(n, config, [&, at = std::string(event), when = step](int rank, Told&) {
+    const ShownRun run = shown_run(n, config, [&, at = std::string(event), when = step](int rank, Told&) {
       return at_events([&, rank](const std::string& seen, LoopView& view) {
         if (seen == at && view.state().step == when && rank == n - 1) view.ask_stop("enough");
         if (seen == at && view.state().step == when && rank == n - 1) view.ask_stop("more than that");
@@ -53,13 +53,13 @@ TEST_P(LineRunEnds, EndByACallbackWithItsReason) {
 }
 
 TEST_P(LineRunEnds, EndByACallbackThatThrowsAndSaveWhatWasLearnt) {
-  const Config config = line_run(place, "run");
+  const Config config = smallest_run(place, "run");
   for (const auto& [event, saved] : {std::pair("step_begin", 4), {"step_end", 4}, {"evaluation_end", 6}}) {
     std::filesystem::remove_all(config.run);
     std::vector<std::string> seen(2);
     // Several ranks hear of it a step later.
     const int when = n == 2 && event == std::string("step_end") ? 3 : saved;
-    const Ended run = ended(n, config, [&, at = std::string(event)](int rank, Told&) {
+    const ShownRun run = shown_run(n, config, [&, at = std::string(event)](int rank, Told&) {
       return at_events([&, at, rank, when](const std::string& told, LoopView& view) {
         if (told.starts_with('<')) seen[static_cast<std::size_t>(rank)] = told;
         if (told == at && view.state().step == when && rank == n - 1) throw Error("out of milk", ErrorKind::io);
@@ -76,17 +76,18 @@ TEST_P(LineRunEnds, EndByACallbackThatThrowsAndSaveWhatWasLearnt) {
 TEST_P(LineRunEnds, ThatEvaluateTheirLossThemselvesSayWhereItIsNotFinite) {
   int run = 0;
   const auto failure = [&](int step, int evaluation, double factor) {
-    const Config config = line_run(place, concat("run", ++run), {"optimizer={type: LBFGS, lr: 0.5}", "batch.micro=4"});
-    return ended(n, config,
-                 [&](int, Told&) {
-                   auto at = std::make_shared<std::pair<std::int64_t, int>>();
-                   LineTask::factor_of_loss = [=](bool training) {
-                     return training && at->first == step && ++at->second == evaluation ? factor : 1;
-                   };
-                   return at_events([=](const std::string& seen, LoopView& view) {
-                     if (seen == "step_begin") *at = {view.state().step, 0};
-                   });
-                 })
+    const Config config =
+        smallest_run(place, concat("run", ++run), {"optimizer={type: LBFGS, lr: 0.5}", "batch.micro=4"});
+    return shown_run(n, config,
+                     [&](int, Told&) {
+                       auto at = std::make_shared<std::pair<std::int64_t, int>>();
+                       LineTask::factor_of_loss = [=](bool training) {
+                         return training && at->first == step && ++at->second == evaluation ? factor : 1;
+                       };
+                       return at_events([=](const std::string& seen, LoopView& view) {
+                         if (seen == "step_begin") *at = {view.state().step, 0};
+                       });
+                     })
         .error;
   };
   const std::string told = concat("the loss", n == 1 ? "" : " on rank 0", " is inf; first bad tensor: ");
@@ -108,8 +109,8 @@ TEST_P(LineRunEnds, TraceTheStepsOfTheirWindow) {
                                                   {"log.trace=1", {2}},
                                                   {"log.trace=3", {2, 3, 4}}}) {
     const TemporaryFolder place;
-    const Config config = line_run(place, "run", {window});
-    const std::string words = ended(n, config).words;
+    const Config config = smallest_run(place, "run", {window});
+    const std::string words = shown_run(n, config).words;
     EXPECT_EQ(words.find("the trace has"), std::string::npos) << words;
     const RunFolder folder(config.run);
     const bool by_rank = window.starts_with("profile");
@@ -128,24 +129,24 @@ TEST(LineRunsOfOne, ResumeInsideTheWindowThatIsTraced) {
   for (const auto& [stop, steps] : std::vector<std::pair<std::int64_t, Steps>>{{1, {3, 4, 5}}, {3, {4, 5}}, {5, {}}}) {
     const std::string run = concat("run", stop);
     const auto config = [&](const char* resume) {
-      return line_run(place, run, {"profile={start: 3, steps: 3}", "steps=8", resume});
+      return smallest_run(place, run, {"profile={start: 3, steps: 3}", "steps=8", resume});
     };
-    ended(1, config("resume=never"), [&, at = stop](int, Told& told) {
+    shown_run(1, config("resume=never"), [&, at = stop](int, Told& told) {
       told.stop_after = at;
       return Callbacks();
     });
     const RunFolder folder(place / run);
     std::filesystem::remove(folder.trace_of(0));
-    ended(1, config("resume=auto"));
+    shown_run(1, config("resume=auto"));
     EXPECT_EQ(traced_steps(folder.trace_of(0)), steps) << stop;
   }
 }
 
 TEST_P(LineRunEnds, MakeTheirFolderAgainWithWhatLiesThere) {
-  const Config config = line_run(place, "run", {"checkpoint.memory_every=1", "checkpoint.every=3"});
+  const Config config = smallest_run(place, "run", {"checkpoint.memory_every=1", "checkpoint.every=3"});
   const RunFolder folder(config.run);
   std::string session, again;
-  const Ended run = ended(n, config, [&](int rank, Told&) {
+  const ShownRun run = shown_run(n, config, [&](int rank, Told&) {
     return at_events([&, rank](const std::string& seen, LoopView& view) {
       if (rank != 0) return;
       if (seen == "step_begin" && view.state().step == 2) {
@@ -170,8 +171,8 @@ void expect_answers_in_precisions(bool is_bf16) {
   const TemporaryFolder place;
   const Precision own = is_bf16 ? Precision::bf16 : Precision::fp32;
   const Config config =
-      line_run(place, is_bf16 ? "bf16" : "fp32", {"steps=2", is_bf16 ? "strategy=ddp-bf16" : "strategy=ddp-fp32"});
-  ended(1, config);
+      smallest_run(place, is_bf16 ? "bf16" : "fp32", {"steps=2", is_bf16 ? "strategy=ddp-bf16" : "strategy=ddp-fp32"});
+  shown_run(1, config);
   struct Case {
     const char *strategy, *change;
     bool is_exported;
@@ -211,27 +212,27 @@ TEST(LineRunsOfOne, OfBf16AnswerInThePrecisionThatWasAskedForOrElseInTheirOwn) {
 TEST(LineRunsOfOne, ThatGoOnWithTheSameEpochsHaveTheSameSettings) {
   const TemporaryFolder place;
   const auto run = [&](const char* resume, const char* more) {
-    return line_run(
+    return smallest_run(
         place, "run",
         {"epochs=1", "eval.every=0.5 epochs", "scheduler={type: CosineAnnealingLR, T_max: 3}", resume, more});
   };
-  ended(1, run("resume=never", "seed=1"), [](int, Told& told) {
+  shown_run(1, run("resume=never", "seed=1"), [](int, Told& told) {
     told.stop_after = 1;
     return Callbacks();
   });
-  const std::string same = ended(1, run("resume=auto", "seed=1"), [](int, Told& told) {
+  const std::string same = shown_run(1, run("resume=auto", "seed=1"), [](int, Told& told) {
                              told.stop_after = 2;
                              return Callbacks();
                            }).words;
   EXPECT_EQ(same.find("other settings"), std::string::npos) << same;
-  const std::string other = ended(1, run("resume=auto", "clip=0.5")).words;
+  const std::string other = shown_run(1, run("resume=auto", "clip=0.5")).words;
   EXPECT_NE(other.find("goes on with other settings than before: clip 0.5 instead of 0\n"), std::string::npos) << other;
 }
 
 TEST_P(LineRunEnds, RefuseAMicroBatchWhoseLossHasOtherTerms) {
   for (const int bad : {2, 3}) {
-    const Config config = line_run(place, concat("run", bad), {"batch={global: 8, micro: 1}"});
-    const Ended run = ended(n, config, [&](int, Told&) {
+    const Config config = smallest_run(place, concat("run", bad), {"batch={global: 8, micro: 1}"});
+    const ShownRun run = shown_run(n, config, [&](int, Told&) {
       auto micro = std::make_shared<int>();
       LineTask::change_loss = [=](Loss& loss, const Variable& error) {
         if (++*micro == bad) loss = Loss().add("other", error, "rows");

@@ -32,17 +32,17 @@ Callbacks in_step(int rank, std::int64_t step, std::function<void()> what) {
 TEST_P(LineRunSaves, GoOnAsIfTheyHadNeverStopped) {
   const std::string stage = n == 1 ? "ddp" : "zero3";
   const auto run = [&](const char* name, const char* more) {
-    return line_run(place, name,
-                    {concat("strategy=", stage, "-fp32"), "optimizer={type: AdamW, lr: 0.01}", more, "eval.every=2"});
+    return smallest_run(
+        place, name, {concat("strategy=", stage, "-fp32"), "optimizer={type: AdamW, lr: 0.01}", more, "eval.every=2"});
   };
-  const Ended whole = ended(n, run("whole", "seed=1"));
-  ended(n, run("parts", "seed=1"), [&](int rank, Told& told) {
+  const ShownRun whole = shown_run(n, run("whole", "seed=1"));
+  shown_run(n, run("parts", "seed=1"), [&](int rank, Told& told) {
     if (rank == n - 1) told.stop_after = n == 1 ? 3 : 2;  // several hear of it a step later
     return Callbacks();
   });
   const RunFolder parts(place / "parts");
   EXPECT_EQ(parts.checkpoint_steps(), Steps{3});
-  const Ended rest = ended(n, run("parts", "resume=auto"));
+  const ShownRun rest = shown_run(n, run("parts", "resume=auto"));
   EXPECT_NE(rest.words.find(concat("goes on after step 3 from ", parts.checkpoint(3), '\n')), std::string::npos)
       << rest.words;
   ASSERT_EQ(rest.steps.size(), 3U);
@@ -55,10 +55,10 @@ TEST_P(LineRunSaves, GoOnAsIfTheyHadNeverStopped) {
 }
 
 TEST_P(LineRunSaves, TellOfCheckpointsThatCannotBeMadeAndGoOn) {
-  const Config config = line_run(place, "run", {"checkpoint.every=2", "checkpoint.keep=9"});
+  const Config config = smallest_run(place, "run", {"checkpoint.every=2", "checkpoint.keep=9"});
   const RunFolder folder(config.run);
   const std::string checkpoints = folder.path() + "/checkpoints";
-  const Ended run = ended(n, config, [&](int rank, Told&) {
+  const ShownRun run = shown_run(n, config, [&](int rank, Told&) {
     return at_events([=](const std::string& seen, LoopView& view) {
       if (rank != 0 || seen != "step_end") return;
       if (view.state().step == 3) {
@@ -84,8 +84,8 @@ TEST_P(LineRunSaves, LeaveWhatWasLearntElsewhereWhereTheirFolderIsTaken) {
   fs::create_directory(place / "here");
   const fs::path before = fs::current_path();
   fs::current_path(place / "here");
-  const Config config = line_run(place, "run");
-  const Ended run = ended(n, config, [&](int rank, Told&) {
+  const Config config = smallest_run(place, "run");
+  const ShownRun run = shown_run(n, config, [&](int rank, Told&) {
     return in_step(rank, 3, [&] {
       fs::remove_all(config.run);
       fs::create_directory(config.run);
@@ -102,17 +102,17 @@ TEST_P(LineRunSaves, LeaveWhatWasLearntElsewhereWhereTheirFolderIsTaken) {
                                   " run=OTHER goes on from there\n")),
             std::string::npos)
       << run.words;
-  const Ended rest = ended(n, line_run(place, "rest", {"resume=" + saved}));
+  const ShownRun rest = shown_run(n, smallest_run(place, "rest", {"resume=" + saved}));
   EXPECT_EQ(rest.steps.size(), static_cast<std::size_t>(6 - step)) << rest.error;
-  ended(n, line_run(place, "whole"));
-  EXPECT_TRUE(weights_of(line_run(place, "rest")) == weights_of(line_run(place, "whole")));
+  shown_run(n, smallest_run(place, "whole"));
+  EXPECT_TRUE(weights_of(smallest_run(place, "rest")) == weights_of(smallest_run(place, "whole")));
 }
 
 TEST_P(LineRunSaves, KeepTheNewestThoseOfEveryKthStepAndTheBest) {
   const auto steps_of = [&](const char* name, std::vector<std::string> more) {
     more.insert(more.end(), {"checkpoint.every=1", "eval.every=1"});
-    const Config config = line_run(place, name, std::move(more));
-    ended(n, config);
+    const Config config = smallest_run(place, name, std::move(more));
+    shown_run(n, config);
     return RunFolder(config.run).checkpoint_steps();
   };
   EXPECT_EQ(steps_of("two", {"checkpoint.keep=2"}), (Steps{5, 6}));

@@ -31,7 +31,7 @@ class Told : public TrainObserver {
   std::int64_t stop_after = INT64_MAX, save_after = -1;
 };
 
-struct Ended {
+struct ShownRun {
   TrainResult result;
   std::string error, words;  // words: of the first rank
   std::vector<StepReport> steps;
@@ -39,8 +39,8 @@ struct Ended {
 
 using Prepare = std::function<Callbacks(int rank, Told& told)>;
 
-inline Ended ended(int n, const Config& config, const Prepare& prepare = {}) {
-  Ended first;
+inline ShownRun shown_run(int n, const Config& config, const Prepare& prepare = {}) {
+  ShownRun first;
   const std::string error = error_of([&] {
     run_ranks(n, [&](Communicator& ranks) {
       Told told;

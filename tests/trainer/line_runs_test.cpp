@@ -20,7 +20,7 @@ using Names = std::set<std::string>;
 std::string events_of(int n, const Config& config, const AtEvents::OnEvent& then = {},
                       std::int64_t stop_after = INT64_MAX) {
   std::vector<std::string> seen(static_cast<std::size_t>(n));
-  ended(n, config, [&](int rank, Told& told) {
+  shown_run(n, config, [&](int rank, Told& told) {
     if (rank == n - 1) told.stop_after = stop_after;
     return at_events([&, rank](const std::string& event, LoopView& view) {
       if (event.find("backward") == std::string::npos && event.find("optimizer") == std::string::npos &&
@@ -43,7 +43,7 @@ INSTANTIATE_TEST_SUITE_P(ByRanks, LineRuns, ::testing::Values(1, 2));
 TEST_P(LineRuns, HaveTheirEventsInOrder) {
   const auto run = [&](std::vector<std::string> more) {
     more.insert(more.end(), {"eval.every=4", "checkpoint.every=3"});
-    return line_run(place, "run", std::move(more));
+    return smallest_run(place, "run", std::move(more));
   };
   EXPECT_EQ(events_of(n, run({"epochs=2"})),
             "fit_begin:0 epoch_begin:1 checkpoint_saved_3:3 epoch_end:3 epoch_begin:4 evaluation_begin:4 "
@@ -54,14 +54,14 @@ TEST_P(LineRuns, HaveTheirEventsInOrder) {
   EXPECT_EQ(events_of(n, run({"epochs=3", "resume=auto"})),
             "fit_begin:8 resumed:8 evaluation_begin:9 evaluation_end:9 epoch_end:9 checkpoint_saved_9:9 fit_end:9 ");
   EXPECT_EQ(events_of(n, run({"epochs=3", "resume=auto"})), "fit_begin:9 resumed:9 fit_end:9 ") << "nothing is left";
-  EXPECT_EQ(events_of(n, line_run(place, "start", {"steps=2", "eval.at_start=true"})),
+  EXPECT_EQ(events_of(n, smallest_run(place, "start", {"steps=2", "eval.at_start=true"})),
             "fit_begin:0 evaluation_begin:0 evaluation_end:0 epoch_begin:1 evaluation_begin:2 evaluation_end:2 "
             "checkpoint_saved_2:2 fit_end:2 ");
 }
 
 TEST_P(LineRuns, HaveTheEventsOfAStepInOrderWithItsNumbers) {
   std::string seen;
-  ended(n, line_run(place, "run", {"steps=2", "batch={global: 12, micro: 3}"}), [&](int rank, Told&) {
+  shown_run(n, smallest_run(place, "run", {"steps=2", "batch={global: 12, micro: 3}"}), [&](int rank, Told&) {
     return at_events([&, rank](const std::string& event, LoopView& view) {
       const LoopState& state = view.state();
       if (rank == 0)
@@ -97,10 +97,10 @@ TEST_P(LineRuns, WriteRecordsOfTheseNames) {
                                                   {"loss_scale.initial=64", {"loss_scale"}},
                                                   {"optimizer={type: LBFGS, lr: 0.1}", {"evaluations"}}}) {
     const TemporaryFolder place;
-    const Config config = line_run(place, "run",
-                                   {"steps=5", "log.every=2", "eval.every=3",
-                                    names.contains("loss_scale") ? "strategy=ddp-fp16" : "seed=1", more});
-    ended(n, config);
+    const Config config = smallest_run(place, "run",
+                                       {"steps=5", "log.every=2", "eval.every=3",
+                                        names.contains("loss_scale") ? "strategy=ddp-fp16" : "seed=1", more});
+    shown_run(n, config);
     Names expected = step;
     expected.insert(names.begin(), names.end());
     if (n == 2) expected.insert({"exposed_ms", "sent_bytes"});
@@ -125,7 +125,8 @@ TEST_P(LineRuns, WriteRecordsOfTheseNames) {
 
 TEST_P(LineRuns, ReportEachStep) {
   for (const double limit : {0, 3600}) {
-    const Ended run = ended(n, line_run(place, concat("run", limit), {concat("time_limit=", limit), "steps=5"}));
+    const ShownRun run =
+        shown_run(n, smallest_run(place, concat("run", limit), {concat("time_limit=", limit), "steps=5"}));
     ASSERT_EQ(run.steps.size(), 5U) << run.error;
     for (std::size_t i = 0; i < 5; ++i) {
       const StepReport& report = run.steps[i];
@@ -149,11 +150,11 @@ TEST_P(LineRuns, ReportEachStep) {
 }
 
 TEST_P(LineRuns, SayTheseWords) {
-  const Config config = line_run(place, concat("run", n), {"eval.every=3", "checkpoint.every=4"});
+  const Config config = smallest_run(place, concat("run", n), {"eval.every=3", "checkpoint.every=4"});
   const RunFolder folder(config.run);
   const std::string alone =
       "strategy ddp-fp32: one process has nothing to share out, so it trains as fp32, with the same result\n";
-  EXPECT_EQ(ended(n, config).words,
+  EXPECT_EQ(shown_run(n, config).words,
             concat(n == 1 ? alone : "", "evaluation of 3\ncheckpoint of 4 in ", folder.checkpoint(4),
                    "\nevaluation of 6\ncheckpoint of 6 in ", folder.checkpoint(6), "\n"));
 }
@@ -168,8 +169,8 @@ TEST_P(LineRuns, MakeCheckpointsByStepsAndByTheClock) {
     const TemporaryFolder place;
     std::vector<std::string> more = keys;
     more.emplace_back("checkpoint.keep=100");
-    const Config config = line_run(place, "run", more);
-    ended(n, config);
+    const Config config = smallest_run(place, "run", more);
+    shown_run(n, config);
     EXPECT_EQ(RunFolder(config.run).checkpoint_steps(), steps) << n << keys[0];
   }
 }
@@ -177,8 +178,8 @@ TEST_P(LineRuns, MakeCheckpointsByStepsAndByTheClock) {
 TEST_P(LineRuns, MakeACheckpointWhereARankAsks) {
   for (const auto& [every, steps] : {std::pair<int, Steps>{0, {3, 6}}, {4, {3, 4, 6}}}) {
     const Config config =
-        line_run(place, concat("run", every), {concat("checkpoint.every=", every), "checkpoint.keep=9"});
-    ended(n, config, [&](int rank, Told& told) {
+        smallest_run(place, concat("run", every), {concat("checkpoint.every=", every), "checkpoint.keep=9"});
+    shown_run(n, config, [&](int rank, Told& told) {
       if (rank == n - 1) told.save_after = n == 1 ? 3 : 2;  // several hear of it a step later
       return Callbacks();
     });
@@ -196,20 +197,20 @@ TEST(CheckpointConfigs, AskForOneByTimeWhereTheyNameMinutes) {
 }
 
 TEST_P(LineRuns, TrainByTheFactorOnRatesThatWasAskedForFromTheNextStepOn) {
-  const Config config = line_run(place, "run");
+  const Config config = smallest_run(place, "run");
   const auto factor = [](const std::string& seen, LoopView& view) {
     if (seen == "step_end" && view.state().step == 2) view.set_rate_factor(0.5);
     if (seen == "step_end" && view.state().step == 4) view.set_rate_factor(3);
   };
   const auto rates = [&](const Config& of, const AtEvents::OnEvent& then) {
     std::vector<double> all;
-    for (const StepReport& each : ended(n, of, [&](int, Told&) { return at_events(then); }).steps)
+    for (const StepReport& each : shown_run(n, of, [&](int, Told&) { return at_events(then); }).steps)
       all.push_back(std::round(1000 * each.lr) / 1000);
     return all;
   };
   // With what ranks tell each other in the next step.
   EXPECT_EQ(rates(config, factor), (std::vector<double>{0.1, 0.1, 0.1, 0.05, 0.05, 0.3}));
-  EXPECT_EQ(rates(line_run(place, "run", {"steps=8", "resume=auto"}), [](const std::string&, LoopView&) {}),
+  EXPECT_EQ(rates(smallest_run(place, "run", {"steps=8", "resume=auto"}), [](const std::string&, LoopView&) {}),
             (std::vector<double>{0.3, 0.3}));
 }
 
@@ -217,7 +218,7 @@ TEST(LineRunsAlone, WaitForNobodyWhereTheyAreOfOneRank) {
   const TemporaryFolder place;
   double least = 1e9;
   for (int tries = 0; tries < 4 && least >= 1; ++tries)
-    ended(1, line_run(place, concat("run", tries), {"steps=1"}), [&](int, Told&) {
+    shown_run(1, smallest_run(place, concat("run", tries), {"steps=1"}), [&](int, Told&) {
       return at_events([&](const std::string& seen, LoopView& view) {
         if (seen == "step_end") least = std::min(least, view.state().waited_ms);
       });

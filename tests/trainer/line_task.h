@@ -40,7 +40,7 @@ class LineTask : public Task {
 };
 
 // Without checkpoints but the last, and without evaluations but the last.
-inline Config line_run(const TemporaryFolder& place, const std::string& run, std::vector<std::string> more = {}) {
+inline Config smallest_run(const TemporaryFolder& place, const std::string& run, std::vector<std::string> more = {}) {
   static const auto keys = keys_of_task<LineTask>("line");
   return task_run(keys, R"(
 steps: 6

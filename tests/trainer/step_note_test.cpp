@@ -12,18 +12,18 @@
 namespace keel {
 namespace {
 
-using Sums = std::vector<double>;
+using NoteSums = std::vector<double>;
 
 TEST(StepNotes, AddTheSumsOfRanksAndOfTheirVirtualRanksInOrder) {
   // 1 is lost beside 1e16 where it is added alone.
   for (const auto& [mine, virtual_ranks, n, sums] :
-       std::vector<std::tuple<Sums, int, int, Sums>>{{{3, 5}, 1, 1, {3, 5}},
-                                                     {{3, 5}, 1, 3, {9, 15}},
-                                                     {{1e16, 5, 1, 7}, 2, 1, {1e16, 12}},
-                                                     {{1, 5, 1, 7}, 2, 2, {4, 24}},
-                                                     {{1, 2, 3, 4, 5, 6}, 3, 2, {18, 24}},
-                                                     {{1, 2, 3, 4, 5, 6}, 2, 1, {5, 7, 9}},
-                                                     {{}, 1, 2, {}}})
+       std::vector<std::tuple<NoteSums, int, int, NoteSums>>{{{3, 5}, 1, 1, {3, 5}},
+                                                             {{3, 5}, 1, 3, {9, 15}},
+                                                             {{1e16, 5, 1, 7}, 2, 1, {1e16, 12}},
+                                                             {{1, 5, 1, 7}, 2, 2, {4, 24}},
+                                                             {{1, 2, 3, 4, 5, 6}, 3, 2, {18, 24}},
+                                                             {{1, 2, 3, 4, 5, 6}, 2, 1, {5, 7, 9}},
+                                                             {{}, 1, 2, {}}})
     run_ranks(n, [&, own = mine, each = virtual_ranks, expected = sums](Communicator& ranks) {
       const StepNote note{.units = 1.0 + ranks.rank(), .flops = 10};
       const StepNotes told = GatheringOfNotes(ranks, note, own, each).wait();
