@@ -100,27 +100,30 @@ TEST_P(LineRunEnds, ThatEvaluateTheirLossThemselvesSayWhereItIsNotFinite) {
 }
 
 TEST_P(LineRunEnds, TraceTheStepsOfTheirWindow) {
-  for (const auto& [window, steps] :
-       std::vector<std::pair<std::string, Steps>>{{"profile={start: 1, steps: 2}", {1, 2}},
-                                                  {"profile={start: 3, steps: 1}", {3}},
-
-                                                  {"profile={start: 5, steps: 9}", {5, 6}},
-                                                  {"profile={start: 7, steps: 1}", {}},
-                                                  {"log.trace=1", {2}},
-                                                  {"log.trace=3", {2, 3, 4}}}) {
-    const TemporaryFolder place;
-    const Config config = smallest_run(place, "run", {window});
+  for (const auto& [window, steps] : std::vector<std::pair<std::string, Steps>>{{"{start: 1, steps: 2}", {1, 2}},
+                                                                                {"{start: 3, steps: 1}", {3}},
+                                                                                {"{start: 5, steps: 9}", {5, 6}},
+                                                                                {"{start: 7, steps: 1}", {}}}) {
+    const Config config = smallest_run(place, concat("run", window[8]), {"profile=" + window});
     const std::string words = shown_run(n, config).words;
     EXPECT_EQ(words.find("the trace has"), std::string::npos) << words;
     const RunFolder folder(config.run);
-    const bool by_rank = window.starts_with("profile");
-    Steps found = traced_steps(by_rank ? folder.trace_of(n - 1) : folder.trace());
-    if (!by_rank && n == 2) {  // of both in one file
-      std::ranges::sort(found);
-      found.erase(std::unique(found.begin(), found.end()), found.end());
-    }
-    EXPECT_EQ(found, steps) << window << n;
-    EXPECT_FALSE(std::filesystem::exists(by_rank ? folder.trace() : folder.trace_of(0)));
+    EXPECT_EQ(traced_steps(folder.trace_of(n - 1)), steps) << window;
+    EXPECT_FALSE(std::filesystem::exists(folder.trace()));
+  }
+}
+
+TEST_P(LineRunEnds, TraceTheStepsBehindTheFirst) {
+  for (const auto& [count, steps] : {std::pair<int, Steps>{1, {2}}, {3, {2, 3, 4}}}) {
+    const Config config = smallest_run(place, concat("run", count), {concat("log.trace=", count)});
+    shown_run(n, config);
+    const RunFolder folder(config.run);
+    Steps found = traced_steps(folder.trace());
+    EXPECT_EQ(found.size(), static_cast<std::size_t>(n) * steps.size()) << "of all ranks in one file";
+    std::ranges::sort(found);
+    found.erase(std::unique(found.begin(), found.end()), found.end());
+    EXPECT_EQ(found, steps);
+    EXPECT_FALSE(std::filesystem::exists(folder.trace_of(0)));
   }
 }
 

@@ -108,20 +108,24 @@ TEST_P(LineRunSaves, LeaveWhatWasLearntElsewhereWhereTheirFolderIsTaken) {
   EXPECT_TRUE(weights_of(smallest_run(place, "rest")) == weights_of(smallest_run(place, "whole")));
 }
 
-TEST_P(LineRunSaves, KeepTheNewestThoseOfEveryKthStepAndTheBest) {
-  const auto steps_of = [&](const char* name, std::vector<std::string> more) {
-    more.insert(more.end(), {"checkpoint.every=1", "eval.every=1"});
-    const Config config = smallest_run(place, name, std::move(more));
-    shown_run(n, config);
-    return RunFolder(config.run).checkpoint_steps();
-  };
-  EXPECT_EQ(steps_of("two", {"checkpoint.keep=2"}), (Steps{5, 6}));
-  EXPECT_EQ(steps_of("every", {"checkpoint.keep=1", "checkpoint.keep_every=4"}), (Steps{4, 6}));
-  // It learns, and then its rate is so high that it does not.
-  EXPECT_EQ(steps_of("best", {"checkpoint.keep=1", "checkpoint.best=validation_loss", "optimizer.lr=0.01",
-                              "scheduler={type: StepLR, step_size: 3, gamma: 100}"}),
-            (Steps{3, 6}));
-  EXPECT_EQ(RunFolder::named_by(RunFolder(place / "best").best()), "step-00000003");
+TEST_P(LineRunSaves, KeepTheNewestAndThoseOfEveryKthStep) {
+  const Config config = smallest_run(place, "run", {"checkpoint={every: 1, keep: 1, keep_every: 4}"});
+  shown_run(n, config);
+  EXPECT_EQ(RunFolder(config.run).checkpoint_steps(), (Steps{4, 6}));
+  const Config two = smallest_run(place, "two", {"checkpoint={every: 1, keep: 2}", "steps=4"});
+  shown_run(n, two);
+  EXPECT_EQ(RunFolder(two.run).checkpoint_steps(), (Steps{3, 4}));
+}
+
+// It learns, and then its rate is so high that it does not.
+TEST_P(LineRunSaves, KeepTheBestOneAndItsName) {
+  const Config config = smallest_run(place, "run",
+                                     {"checkpoint={keep: 1, best: validation_loss}", "eval.every=1",
+                                      "optimizer.lr=0.01", "scheduler={type: StepLR, step_size: 3, gamma: 100}"});
+  shown_run(n, config);
+  const RunFolder folder(config.run);
+  EXPECT_EQ(folder.checkpoint_steps(), (Steps{3, 6}));
+  EXPECT_EQ(RunFolder::named_by(folder.best()), "step-00000003");
 }
 
 }  // namespace
