@@ -90,6 +90,8 @@ Config load_config(const std::filesystem::path& file, const std::vector<std::str
   return load_config(keel_keys(), file, overrides, source, notes);
 }
 
+bool CheckpointConfig::is_due_after(double seconds) const { return minutes > 0 && seconds >= 60 * minutes; }
+
 const Schema& Config::schema() const { return keys->schema(task); }
 
 std::string to_yaml(const Config& config) { return to_yaml(config.schema(), config); }

@@ -111,6 +111,7 @@ struct CheckpointConfig {
   Length memory_every;            // between two copies in the memory of hosts; none: no copies
   std::vector<std::string> best;  // rules (keel/trainer/metric_rule.h) by which a checkpoint is the best; none: none is
   MetricMode best_mode = MetricMode::automatic;
+  bool is_due_after(double seconds) const;  // since the one before, by time
   bool operator==(const CheckpointConfig&) const = default;
 };
 

@@ -53,7 +53,7 @@ RunSteps::Turn ManualSteps::next(StepFlags flags) {
 }
 
 RunSteps::Turn ManualSteps::finish(StepFlags flags) {
-  return parts_.ranks.size() == 1 ? Turn{{}, flags, {}, flags.failed ? 0 : -1} : Turn{};
+  return turn_without_step(flags, parts_.ranks.size());
 }
 
 RunSteps::Turn ManualSteps::ask(StepFlags flags) {

@@ -41,7 +41,7 @@ bool RunCheckpoints::is_due(std::int64_t step, bool asked) const {
 }
 
 bool RunCheckpoints::asks() const {
-  return ranks_.rank() == 0 && config_.minutes > 0 && seconds_now() - last_ >= 60 * config_.minutes;
+  return ranks_.rank() == 0 && config_.is_due_after(seconds_now() - last_);
 }
 
 void RunCheckpoints::save(const TrainState& state) {

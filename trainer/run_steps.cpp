@@ -21,4 +21,8 @@ RunSteps::Turn RunSteps::turn_of(const std::vector<StepNote>& all) {
   return turn;
 }
 
+RunSteps::Turn RunSteps::turn_without_step(const StepFlags& flags, int ranks) {
+  return ranks == 1 ? Turn{{}, flags, {}, flags.failed ? 0 : -1} : Turn{};
+}
+
 }  // namespace keel

@@ -70,6 +70,8 @@ class RunSteps {
  protected:
   // What all ranks have told, without an outcome.
   static Turn turn_of(const std::vector<StepNote>& all);
+  // Of a rank, of so many, that has no step under way and asks nobody: one alone knows its own flags.
+  static Turn turn_without_step(const StepFlags& flags, int ranks);
 };
 
 }  // namespace keel

@@ -1,6 +1,5 @@
 #include "keel/trainer/shared_folder.h"
 
-#include <chrono>
 #include <filesystem>
 #include <optional>
 #include <system_error>
@@ -16,9 +15,6 @@ namespace keel {
 namespace {
 
 namespace fs = std::filesystem;
-
-// No cache of a file system has a name that nobody has asked for.
-constexpr auto kSeenWithin = std::chrono::seconds(2);
 
 std::string whole(const std::string& path) {
   std::error_code ignored;
@@ -52,7 +48,7 @@ class SignInFolder {
 
 }  // namespace
 
-void check_shared_folder(const std::string& folder, Communicator& ranks) {
+void check_shared_folder(const std::string& folder, Communicator& ranks, std::chrono::milliseconds within) {
   if (ranks.size() == 1) return;
   std::error_code code;
   fs::path place = whole(folder);
@@ -71,18 +67,18 @@ void check_shared_folder(const std::string& folder, Communicator& ranks) {
   together(ranks, [&] {
     if (ranks.rank() == 0) return;
     for (int level = 0; level < levels; ++level) place = place.parent_path();
-    if (!becomes_visible([&] { return fs::exists(place / name, code); }, kSeenWithin))
+    if (!becomes_visible([&] { return fs::exists(place / name, code); }, within))
       throw Error(
           concat(complaint(place.string(), host, theirs), "; give the run a folder that all hosts share (run=FOLDER)"),
           ErrorKind::io);
   });
 }
 
-void check_readable_by_all(const std::string& checkpoint, Communicator& ranks) {
+void check_readable_by_all(const std::string& checkpoint, Communicator& ranks, std::chrono::milliseconds within) {
   if (ranks.size() == 1) return;
   const std::string host = broadcast_text(ranks, host_name()), theirs = broadcast_text(ranks, whole(checkpoint));
   together(ranks, [&] {
-    if (becomes_visible([&] { return is_checkpoint(checkpoint); }, kSeenWithin)) return;
+    if (becomes_visible([&] { return is_checkpoint(checkpoint); }, within)) return;
     throw Error(
         concat(complaint(checkpoint, host, theirs), "; give a checkpoint that all hosts share, or a copy to each"),
         ErrorKind::io);

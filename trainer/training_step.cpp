@@ -289,7 +289,7 @@ void TrainingSteps::check_notes(const Pending& pending, const std::vector<StepNo
 }
 
 TrainingSteps::Turn TrainingSteps::conclude(const std::optional<Pending>& under_way, StepFlags flags) {
-  if (!under_way) return parts_.ranks.size() == 1 ? Turn{{}, flags, {}, flags.failed ? 0 : -1} : Turn{};
+  if (!under_way) return turn_without_step(flags, parts_.ranks.size());
   return conclude(*under_way, gather(note_of(*under_way, flags), sums_of(*under_way)));
 }
 

@@ -109,6 +109,19 @@ TEST_F(CommandTracker, StartsAProgramWithoutIgnoredSignalsAndWithoutOurTerminal)
   EXPECT_EQ(group, id);
 }
 
+TEST_F(CommandTracker, ThatHasFailedIsNotAskedToEnd) {
+  const auto before = ::signal(SIGPIPE, SIG_IGN);  // as threads of trackers hold it back
+  const std::unique_ptr<Tracker> tracker = testing::make_tracker("command", shell("read line; exit 3"));
+  tracker->begin(description_in(folder.path()));
+  std::string failure;
+  for (int step = 1; failure.empty() && step < 100000; ++step)
+    failure = testing::error_of([&] { tracker->log(step, 0, std::vector<Logged>{{"loss", 0.5}}); });
+  EXPECT_NE(failure.find("has ended with exit code 3"), std::string::npos) << failure;
+  EXPECT_EQ(testing::error_of([&] { tracker->end(RunStatus::finished); }), "");
+  ::signal(SIGPIPE, before);
+  EXPECT_FALSE(has_child());
+}
+
 struct FedPrograms : CommandTracker {
   std::string said = folder / "said";
   FedProgram shell_of(const std::string& script) const { return {{"sh", "-c", script}, said}; }
@@ -145,6 +158,29 @@ TEST_F(FedPrograms, ThatDoNotReadOrEndInTimeAreNamedSoon) {
               FedProgram({"keel-has-no-such-program", "x"}, said);
             }),
             concat("cannot start 'keel-has-no-such-program' (outputs to '", said, "'): No such file or directory"));
+  EXPECT_FALSE(has_child());
+}
+
+// Open files of this process.
+std::ptrdiff_t open_files() {
+  const std::filesystem::directory_iterator all("/proc/self/fd");
+  return std::distance(begin(all), end(all));
+}
+
+TEST_F(FedPrograms, LeaveNothingOpen) {
+  const auto before = open_files();
+  EXPECT_NE(refusal([&] { FedProgram({"keel-has-no-such-program"}, said); }), "");
+  EXPECT_EQ(open_files(), before);
+  { const FedProgram never_ended = shell_of("exec sleep 1000"); }
+  EXPECT_EQ(open_files(), before);
+  for (int i = 0; i < 2; ++i) {
+    FedProgram ended = shell_of("exit 0");
+    siginfo_t about = {};
+    ASSERT_EQ(::waitid(P_ALL, 0, &about, WEXITED | WNOWAIT), 0);
+    ended.finish(0);  // without patience, for it has ended
+    EXPECT_EQ(open_files(), before);
+  }
+  EXPECT_EQ(open_files(), before);
   EXPECT_FALSE(has_child());
 }
 

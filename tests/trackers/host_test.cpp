@@ -176,6 +176,19 @@ TEST_F(TrackersOfARun, ThatHangHoldUpNeitherTrainingNorOthers) {
   EXPECT_EQ(hangs->all_calls().size(), 1U + 10 + 1 + 1 + 1);  // begin, records, artifact, flush, end
 }
 
+TEST_F(TrackersOfARun, ThatMissOneRecordAloneAreToldOfIt) {
+  const auto slow = script();
+  slow->hangs_at = "log 1 loss";
+  const auto run = host({slow}, {.capacity = 1});
+  log(*run, 1);
+  ASSERT_TRUE(slow->waits_for("log 1 loss"));
+  for (int step = 2; step <= 3; ++step) log(*run, step);
+  slow->set_free();
+  run->end(RunStatus::finished);
+  EXPECT_EQ(told, (Calls{"tracker t0: it is slower than the run, and some records are left out",
+                         "tracker t0: 1 records were left out"}));
+}
+
 TEST_F(TrackersOfARun, ThatAreSlowMissRecordsAndNothingElse) {
   const auto slow = script();
   slow->hangs_at = "log 1 loss";

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <filesystem>
 #include <map>
@@ -329,6 +330,29 @@ TEST_F(MlflowServer, ThatIsAwayForAWhileMissesNothing) {
     }
   EXPECT_EQ(std::count(steps.begin(), steps.end(), 1), 4);  // and every later one at least once
   EXPECT_EQ(steps.back(), 2000);
+}
+
+TEST_F(MlflowServer, IsToldEachTimeThatItGoesAway) {
+  std::atomic<bool> is_away = false;
+  HttpServer server([&](const HttpRequest& request) -> std::pair<int, std::string> {
+    return is_away ? std::pair<int, std::string>(503, "") : mlflow_answer(request);
+  });
+  Told told;
+  RunDescription run = description_in(folder.path());
+  run.warn = [&](std::string_view text) { told.emplace_back(text); };
+  const std::unique_ptr<Tracker> tracker = testing::make_tracker("mlflow", {{"uri", server.uri()}});
+  tracker->begin(run);
+  std::size_t times = 0;
+  for (const bool away : {false, true, true, false, true, true, true, false}) {
+    times += away && !is_away ? 1 : 0;
+    is_away = away;
+    tracker->log(1, 0, std::vector<Logged>{{"loss", 1.0}});
+    tracker->flush();
+    EXPECT_EQ(told.size(), times);
+  }
+  EXPECT_EQ(times, 2U);
+  for (const std::string& each : told) EXPECT_TRUE(each.ends_with("; what is logged waits until it does")) << each;
+  tracker->end(RunStatus::finished);
 }
 
 TEST_F(MlflowServer, ThatRefusesIsQuoted) {

@@ -2,6 +2,11 @@
 
 #include "keel/trainer/checkpoint_list.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <ctime>
+
 #include "tests/trainer/run_support.h"
 
 namespace keel {
@@ -72,6 +77,16 @@ TEST(CheckpointList, CountsTheBytesOfOneThatCannotBeRead) {
   ASSERT_EQ(steps_of(list), Steps{5});
   EXPECT_NE(list.checkpoints[0].damage, "");
   EXPECT_EQ(list.checkpoints[0].bytes, 7u);
+  // Written when its manifest was, or else the folder.
+  const auto written_at = [&](std::time_t seconds, const std::string& path) {
+    const timespec times[] = {{seconds, 0}, {seconds, 0}};
+    EXPECT_EQ(::utimensat(AT_FDCWD, path.c_str(), times, 0), 0);
+    return list_checkpoints(place.path()).checkpoints.at(0).written;
+  };
+  EXPECT_EQ(written_at(1000, folder.checkpoint(5)), 1000);
+  write_text_file(concat(folder.checkpoint(5), '/', Manifest::kFile), "no manifest");
+  EXPECT_EQ(written_at(2000, concat(folder.checkpoint(5), '/', Manifest::kFile)), 2000);
+  EXPECT_EQ(written_at(3000, folder.checkpoint(5)), 2000);
 }
 
 TEST(CheckpointList, NamesWhatIsDamagedAndGoesOnFromTheNewestThatIsWhole) {

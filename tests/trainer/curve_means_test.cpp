@@ -49,6 +49,12 @@ TEST(CurveMeans, AreMeansAndStandardDeviationsOfSeeds) {
   EXPECT_THROW(mean_curves(std::vector{made_up("a", 1, {})}), Error);
 }
 
+TEST(CurveMeans, HaveTheDeviationOfNumbersThatAreCloseToEachOther) {
+  EXPECT_DOUBLE_EQ(mean_of_seeds(std::vector{1e9, 1e9 + 1, 1e9 + 2}).deviation, 1);
+  EXPECT_DOUBLE_EQ(mean_of_seeds(std::vector{1e9 + 3, 1e9}).deviation, std::sqrt(4.5));
+  EXPECT_EQ(mean_of_seeds(std::vector{7.0}).deviation, 0);
+}
+
 // The loss of step i is 100 - (i - 1), so the mean of ten steps that end at step i is 105.5 - i.
 TEST(CurveMeans, AreBelowALossWhereTheMeanOfTenStepsIsForTheFirstTime) {
   const MeanCurve curve = mean_curves(std::vector{made_up("plain", 1, falling(100, 30))}).front();

@@ -18,6 +18,8 @@ TEST(MemoryTrace, CountsTimeFromTheStartAndNumbersTheBlocksOfEachRank) {
       {.time = 1015, .bytes = 4, .block = 0xA0, .rank = 0, .purpose = Purpose::workspace},
       {.time = 1020, .bytes = -4, .block = 0xB0, .rank = 1, .purpose = Purpose::workspace}};
   const Json trace = memory_trace(changes, 3, 990, 5);
+  EXPECT_EQ(trace.at("format").string(), "keel memory");
+  EXPECT_EQ(trace.at("version").integer(), 1);
   EXPECT_EQ(trace.at("began").integer(), 3);
   EXPECT_EQ(trace.at("dropped").integer(), 5);
   const auto number = [](Purpose purpose) { return static_cast<int>(purpose); };

@@ -86,6 +86,10 @@ TEST(PrecisionProbe, ItEndsTwentyRoundsBehindTheBestAndNotBeforeItsTime) {
   EXPECT_EQ(rounds_until_better(0.97, 1), 29);
   EXPECT_EQ(rounds_until_better(1, 0.97), 29);
   EXPECT_EQ(rounds_until_better(0.99, 0.99), 20) << "which is no better";
+  for (const double other : {0.98, 1.0}) {
+    EXPECT_EQ(rounds_until_better(0.98, other), 20) << "nor is what is just 0.98 of it";
+    EXPECT_EQ(rounds_until_better(other, 0.98), 20);
+  }
 }
 
 TEST(PrecisionProbe, AProcessorWithoutInstructionsForBf16ComputesInFp32) {
@@ -97,6 +101,10 @@ TEST(PrecisionProbe, AProcessorWithoutInstructionsForBf16ComputesInFp32) {
     ASSERT_NE(fp32, std::string::npos) << choice.reason;
     EXPECT_GE(std::stod(choice.reason.substr(bf16 + before.size())), 1) << choice.reason;
     EXPECT_GE(std::stod(choice.reason.substr(fp32 + between.size())), 1) << choice.reason;
+    const bool is_bf16 = choice.precision == Strategy::Precision::bf16;
+    EXPECT_TRUE(choice.reason.starts_with(
+        concat("strategy auto: ", is_bf16 ? "bf16" : "fp32", "; a thread of this processor multiplies ")))
+        << choice.reason;
   } else {
     EXPECT_EQ(choice.precision, Strategy::Precision::fp32);
     EXPECT_NE(choice.reason.find("has no instructions for bf16"), std::string::npos) << choice.reason;

@@ -17,10 +17,12 @@
 
 namespace {
 std::atomic<bool> has_locks = true;
+std::atomic<int> locks_asked = 0;
 }  // namespace
 
 // Stands before the C library's, as a file system that may have no locks.
 extern "C" int flock(int descriptor, int operation) {
+  ++locks_asked;
   if (has_locks) return static_cast<int>(::syscall(SYS_flock, descriptor, operation));
   errno = ENOLCK;
   return -1;
@@ -210,9 +212,12 @@ TEST(RemovedFolder, IsRefusedAsLongAsAnotherRunLiesThere) {
   fs::remove_all(folder.path());
   fs::create_directory(folder.path());
   write_text_file(folder.config(), "steps: 2\n");
-  for (int tries = 0; tries < 2; ++tries)
+  for (int tries = 0; tries < 2; ++tries) {
+    locks_asked = 0;
     EXPECT_EQ(error_of([&] { files.keep(2); }),
               concat("'", folder.path(), "' was removed while this run wrote into it, and holds another run now"));
+    EXPECT_EQ(locks_asked, 1) << "it is told at once";
+  }
   EXPECT_EQ(read_text_file(folder.config()), "steps: 2\n");
   fs::remove(folder.config());
   EXPECT_TRUE(files.keep(2)) << "the other one is gone";
@@ -223,6 +228,11 @@ TEST(RemovedFolder, IsRefusedAsLongAsAnotherRunLiesThere) {
   EXPECT_EQ(told.messages, made + made);
   Recorder other;
   EXPECT_NE(error_of([&] { RunFiles(folder, other).take(); }).find("is in use by another run"), std::string::npos);
+  fs::remove_all(folder.path());
+  write_text_file(folder.path(), "no folder");
+  EXPECT_TRUE(error_of([&] { files.keep(3); }).starts_with(concat("cannot make the folder '", folder.path(), "': ")));
+  fs::remove(folder.path());
+  EXPECT_TRUE(files.keep(3));
 }
 
 // Another run may have begun where this one was, or the place may take no folder any more.

@@ -17,6 +17,7 @@ using namespace testing;
 
 struct Turns : RunSteps {
   using RunSteps::turn_of;
+  using RunSteps::turn_without_step;
 };
 
 TEST(RunOutcomes, ATurnHasTheFlagsOfAnyRankAndNamesTheFirstThatFailed) {
@@ -38,6 +39,25 @@ TEST(RunOutcomes, ATurnHasTheFlagsOfAnyRankAndNamesTheFirstThatFailed) {
   notes[1].flags.stop = notes[2].flags.late = notes[3].flags.save = true;
   const RunSteps::Turn turn = Turns::turn_of(notes);
   EXPECT_TRUE(turn.flags.stop && turn.flags.late && turn.flags.save && !turn.flags.failed);
+}
+
+TEST(RunOutcomes, ATurnWithoutAStepHasTheFlagsOfARankAlone) {
+  for (const bool failed : {false, true}) {
+    StepFlags flags;
+    flags.save = true;
+    flags.failed = failed;
+    flags.seconds = 7;
+    const RunSteps::Turn alone = Turns::turn_without_step(flags, 1);
+    EXPECT_TRUE(alone.flags.save);
+    EXPECT_EQ(alone.flags.failed, failed);
+    EXPECT_EQ(alone.flags.seconds, 7);
+    EXPECT_EQ(alone.failed_rank, failed ? 0 : -1);
+    for (const int ranks : {2, 3}) {
+      const RunSteps::Turn several = Turns::turn_without_step(flags, ranks);
+      EXPECT_FALSE(several.flags.save || several.flags.failed);
+      EXPECT_EQ(several.failed_rank, -1);
+    }
+  }
 }
 
 class FullDisk : public Recorder {

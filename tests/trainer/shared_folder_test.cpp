@@ -51,9 +51,17 @@ TEST(SharedFolder, IsSeenByAllOfItsRanksAndLeftAsItWas) {
 TEST(SharedFolder, ThatARankDoesNotSeeIsToldWithBothPlaces) {
   const TemporaryFolder place;
   for (const char* name : {"a", "b"}) std::filesystem::create_directory(place / name);
-  const std::string told = testing::error_of([&] {
-    run_ranks(2, [&](Communicator& ranks) { check_shared_folder(place / (ranks.rank() == 0 ? "a" : "b/new"), ranks); });
-  });
+  const auto refusal = [&](int n, const std::string& first, const std::string& others) {
+    return testing::error_of([&] {
+      run_ranks(n, [&](Communicator& ranks) {
+        check_shared_folder(place / (ranks.rank() == 0 ? first : others), ranks, std::chrono::milliseconds(5));
+      });
+    });
+  };
+  const std::string told = refusal(2, "a", "b/new");
+  EXPECT_NE(refusal(3, "a/new", "b/new"), "");
+  EXPECT_NE(refusal(3, "a/new/er", "b/new"), "") << "looked for two levels above";
+  EXPECT_EQ(refusal(3, "a/new/er", "a/er/new"), "");
   EXPECT_NE(told.find(concat(" does not see in '", place / "b/new", "' what rank 0 on host ")), std::string::npos)
       << told;
   EXPECT_NE(told.find(concat(" has in '", place / "a", "'; give the run a folder that all hosts share (run=FOLDER)")),

@@ -299,6 +299,21 @@ TEST(Teacher, NeedsWhatItsPlanSaysAndNeitherGradientsNorState) {
   }
 }
 
+TEST(Teacher, SendsInAStepWhatItsPlanSays) {
+  const TemporaryFolder place;
+  const std::string teacher = with_teacher(place, 1, {"steps=1", "eval.every=0", "scheduler={type: constant}"});
+  for (const char* stage : {"ddp", "zero3"}) {
+    const Config config =
+        pupil(place, stage,
+              {teacher, concat("strategy=", stage, "-fp32"), "steps=3", "eval.every=0", "scheduler={type: constant}"});
+    train_by(2, config);
+    std::int64_t sent = 0;  // in the last step
+    for (const Json& record : read_metrics(RunFolder(config.run).metrics()))
+      if (record.contains("sent_bytes")) sent = record.at("sent_bytes").integer();
+    EXPECT_EQ(sent, plan_run(config, *make_task(config), 2).traffic.sent()) << stage;
+  }
+}
+
 TEST(Teacher, SendsNoneOfTheWordsThatGoWithAStep) {
   const TemporaryFolder place;
   for (const int n : {2, 3}) {

@@ -90,8 +90,6 @@ Config load_any_config(const std::shared_ptr<const ConfigKeys>& keys, const Conf
   const std::string name = files.main.string(), text = read_config_text(files.main);
   YamlNode root;
   const ForeignKind* const kind = kind_of_text(name, text, root);
-  const bool has_beside = !files.deepspeed.empty() || !files.accelerate.empty();
-  if (kind == nullptr && !has_beside) return parse_config(keys, text, name, overrides, source, notes);
   ForeignRequest request = request_for(*keys, kind, kind == nullptr ? text : "", overrides, files.ranks);
   std::vector<NamedTree> trees;
   std::string problems;
