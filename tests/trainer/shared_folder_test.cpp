@@ -48,7 +48,7 @@ TEST(SharedFolder, IsSeenByAllOfItsRanksAndLeftAsItWas) {
     }
 }
 
-TEST(SharedFolder, ThatARankDoesNotSeeIsToldWithBothPlaces) {
+TEST(SharedFolder, ThatARankDoesNotSeeIsToldWithBothPlacesSoon) {
   const TemporaryFolder place;
   for (const char* name : {"a", "b"}) std::filesystem::create_directory(place / name);
   const auto refusal = [&](int n, const std::string& first, const std::string& others) {
