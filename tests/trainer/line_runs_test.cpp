@@ -214,17 +214,5 @@ TEST_P(LineRuns, TrainByTheFactorOnRatesThatWasAskedForFromTheNextStepOn) {
             (std::vector<double>{0.3, 0.3}));
 }
 
-TEST(LineRunsAlone, WaitForNobodyWhereTheyAreOfOneRank) {
-  const TemporaryFolder place;
-  double least = 1e9;
-  for (int tries = 0; tries < 4 && least >= 1; ++tries)
-    shown_run(1, smallest_run(place, concat("run", tries), {"steps=1"}), [&](int, Told&) {
-      return at_events([&](const std::string& seen, LoopView& view) {
-        if (seen == "step_end") least = std::min(least, view.state().waited_ms);
-      });
-    });
-  EXPECT_LT(least, 1);
-}
-
 }  // namespace
 }  // namespace keel
