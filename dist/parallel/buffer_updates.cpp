@@ -13,10 +13,13 @@ BufferUpdates::BufferUpdates(Module& model, Communicator& ranks, const EngineSit
       times_(site.times),
       virtual_ranks_(site.place.virtual_ranks) {
   std::int64_t count = 0;
-  for (const auto& buffer : buffers_)
-    if (buffer->momentum > 0) count += buffer->value.numel() + 1;
+  for (const auto& buffer : buffers_) {
+    if (buffer->momentum == 0) continue;
+    changing_.push_back({buffer.get(), {count, count + buffer->value.numel()}});
+    count += buffer->value.numel() + 1;
+  }
   moving_ = zeros(site.context, {count}, DType::f32, Purpose::workspace);
-  if (count == 0) return;
+  if (!changes()) return;
   gathered_ = zeros(site.context, {ranks.size() * virtual_ranks_, count}, DType::f32, Purpose::workspace);
   one_ = kernels::full(site.context, {1}, 1);
 }
@@ -46,14 +49,11 @@ void BufferUpdates::forget() const {
 void BufferUpdates::collect(int number) {
   if (!changes()) return;
   const Tensor mine = gathered_.select(0, ranks_.rank() * virtual_ranks_ + number);
-  std::int64_t at = 0;
-  for (const auto& buffer : buffers_) {
-    if (buffer->momentum == 0) continue;
-    const std::int64_t end = at + buffer->value.numel();
-    if (buffer->observed.defined()) kernels::copy_into(mine.slice(0, at, end), buffer->observed.flatten());
-    else kernels::fill(mine.slice(0, at, end), 0);
-    kernels::fill(mine.slice(0, end, end + 1), static_cast<double>(buffer->count));
-    at = end + 1;
+  for (const auto& [buffer, place] : changing_) {
+    const Tensor numbers = mine.slice(0, place.begin, place.end);
+    if (buffer->observed.defined()) kernels::copy_into(numbers, buffer->observed.flatten());
+    else kernels::fill(numbers, 0);
+    kernels::fill(mine.slice(0, place.end, place.end + 1), static_cast<double>(buffer->count));
   }
   if (virtual_ranks_ > 1) forget();
 }
@@ -70,12 +70,8 @@ void BufferUpdates::apply(const Tensor& state) {
   kernels::combine({.terms = terms, .out = moving_});
 
   const Tensor taken = kernels::taken_of(state), zero = kernels::full(moving_.context(), {1}, 0);
-  std::int64_t at = 0;
-  for (const auto& buffer : buffers_) {
-    if (buffer->momentum == 0) continue;
-    const std::int64_t end = at + buffer->value.numel();
-    const Tensor mean = moving_.slice(0, at, end), count = moving_.slice(0, end, end + 1);
-    at = end + 1;
+  for (const auto& [buffer, place] : changing_) {
+    const Tensor mean = moving_.slice(0, place.begin, place.end), count = moving_.slice(0, place.end, place.end + 1);
     kernels::scale_by(mean, one_, kernels::cast(count, DType::i64));
     const Tensor change = kernels::binary<Sub>(mean.view(buffer->shape), buffer->value);
     kernels::scale(change, buffer->momentum);

@@ -3,8 +3,10 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "keel/dist/comm/schedule.h"
 #include "keel/dist/parallel/engine_site.h"
 #include "keel/nn/buffer.h"
 #include "keel/nn/tensor_parts.h"
@@ -19,7 +21,7 @@ class BufferUpdates {
   BufferUpdates(Module& model, Communicator& ranks, const EngineSite& site);
 
   // Whether any buffer changes while training.
-  bool changes() const { return moving_.numel() > 0; }
+  bool changes() const { return !changing_.empty(); }
   // A line for each buffer, in which ranks must not differ; by `model`, without memory.
   static std::string describe(Module& model);
 
@@ -39,10 +41,12 @@ class BufferUpdates {
 
  private:
   std::vector<std::shared_ptr<Buffer::State>> buffers_;
+  // Those that change, each with the place of its numbers; behind them is what they are a mean over.
+  std::vector<std::pair<Buffer::State*, Span>> changing_;
   Communicator& ranks_;
   EngineTimes& times_;
   int virtual_ranks_;
-  // f32 (numbers + buffers): sums of all ranks, then what each is a mean over, of the buffers that change.
+  // f32 (numbers + buffers): sums of all ranks, of the buffers that change.
   Tensor moving_;
   Tensor gathered_;  // f32 (virtual ranks of all, numbers + buffers)
   Tensor one_;       // f32 (1)

@@ -50,9 +50,21 @@ Tensor ChunkPayloads::mean() const {
   return sum;
 }
 
-std::int64_t ChunkPayloads::bytes_sent(const ShardChunks& chunks, const Codec& codec, const StrategyNumbers& unit,
-                                       int groups) {
-  return (groups - 1) * chunks.count(unit) * codec.bytes(chunks.length);
+void ChunkStrategy::exchange(std::vector<ChunkPayloads>& payloads) const {
+  site_->outer.attempt([&] {
+    for (ChunkPayloads& each : payloads) each.send(site_->outer);
+    for (const ChunkPayloads& each : payloads) each.wait();
+  });
+}
+
+StrategyCost ChunkStrategy::cost(std::span<const StrategyNumbers> units, int groups, int /*group*/) const {
+  constexpr std::int64_t kWidth = 4;  // bytes of fp32
+  StrategyCost cost{.every = every_};
+  for (const StrategyNumbers& unit : units) {
+    cost.state += kept_ * kWidth * unit.count;
+    cost.sent += (groups - 1) * chunks_.count(unit) * codec_.bytes(chunks_.length);
+  }
+  return cost;
 }
 
 }  // namespace keel

@@ -1,6 +1,8 @@
 #pragma once
 // Payloads that groups send each other of a unit's shards, chunk by chunk.
 
+#include <optional>
+
 #include "keel/dist/parallel/communication_strategy.h"
 #include "keel/kernels/codec.h"
 
@@ -31,9 +33,6 @@ class ChunkPayloads {
   Tensor sent() const;
   // The mean of what all groups have sent, summed in fp32 in their order: the same bits on all.
   Tensor mean() const;
-  // Bytes that a group of so many sends.
-  static std::int64_t bytes_sent(const ShardChunks& chunks, const Codec& codec, const StrategyNumbers& unit,
-                                 int groups);
 
  private:
   Tensor zeros_of_chunks() const;
@@ -42,6 +41,33 @@ class ChunkPayloads {
   std::int64_t groups_ = 0, length_;
   Tensor own_, all_;  // u8 (chunks, bytes), u8 (groups, chunks, bytes)
   Work gathering_;
+};
+
+// A strategy by which each group sends the others chunks of its own, and that counts steps.
+class ChunkStrategy : public CommunicationStrategy {
+ public:
+  bool survives() const override { return true; }
+  void begin(const StrategySite& site) override { site_.emplace(site); }
+  void restart() override { steps_ = 0; }
+  std::int64_t steps() const override { return steps_; }
+  void resumed(std::int64_t steps) override { steps_ = steps; }
+  StrategyCost cost(std::span<const StrategyNumbers> units, int groups, int group) const override;
+
+ protected:
+  // `every`: steps between two exchanges; `kept`: fp32 tensors of each unit that it keeps.
+  ChunkStrategy(std::int64_t chunk, const Codec& codec, std::int64_t every, int kept)
+      : chunks_{chunk}, codec_(codec), every_(every), kept_(kept) {}
+  // Sends the payloads of all units to the other groups, and waits for theirs.
+  void exchange(std::vector<ChunkPayloads>& payloads) const;
+
+  ShardChunks chunks_;
+  Codec codec_;
+  std::optional<StrategySite> site_;
+  std::int64_t steps_ = 0;
+
+ private:
+  std::int64_t every_;
+  int kept_;
 };
 
 }  // namespace keel

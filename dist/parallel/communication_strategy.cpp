@@ -22,4 +22,11 @@ Tensor kept_copy(const Tensor& x) {
   return copy;
 }
 
+Tensor scaled_copy(const Tensor& x, double factor) {
+  const Tensor copy = empty(x.context(), x.shape(), DType::f32, Purpose::bucket);
+  kernels::copy_into(copy, x);
+  kernels::scale(copy, factor);
+  return copy;
+}
+
 }  // namespace keel

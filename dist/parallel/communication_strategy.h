@@ -98,6 +98,8 @@ StrategyCost cost_of_sums(std::span<const StrategyNumbers> units, int groups, in
 
 // A copy in fp32 that a strategy keeps from step to step: plans and counts of memory call it optimizer state.
 Tensor kept_copy(const Tensor& x);
+// One in fp32, times a factor, that is there for a while.
+Tensor scaled_copy(const Tensor& x, double factor);
 
 // Makes one on every rank.
 using StrategyMaker = std::function<std::unique_ptr<CommunicationStrategy>()>;

@@ -29,8 +29,7 @@ inline constexpr CompressionKind kCompressions[] = {
      "half a byte each, and a scale for 256 of them; what rounding leaves out is sent later"},
     {"qgz", std::nullopt, false, true,
      "as codes of gradient_compression.bits to the ranks of a sharding.subgroup, and their sums likewise to the other "
-     "ones, "
-     "or at once where there are no subgroups; nothing is kept (Wang et al. 2023, ZeRO++)"},
+     "ones, or at once where there are no subgroups; nothing is kept (Wang et al. 2023, ZeRO++)"},
     {"topk", std::nullopt, true, true, "the largest fraction of the numbers; the rest is added to the next gradient"},
     {"powersgd", std::nullopt, true, false,
      "products of two narrow matrices, of gradient_compression.rank columns (Vogels et al. 2019); the rest is sent "

@@ -1,13 +1,11 @@
 // A gradient in flat memory: whole, or whole while backward runs and then this rank's shard.
 
 #include <optional>
-#include <utility>
 
 #include "keel/dist/parallel/gradient_pages.h"
 #include "keel/dist/parallel/partial_sums.h"
 #include "keel/dist/parallel/unit_gradient.h"
 #include "keel/kernels/elementwise.h"
-#include "keel/runtime/stopwatch.h"
 
 namespace keel {
 namespace {
@@ -64,10 +62,7 @@ class DenseGradient : public UnitGradient {
   void gather_sums() override {
     if (unit_.split.gathers_sums()) gathering_ = unit_.axes.shards.all_gather(sum_, own_, unit_.subject());
   }
-  void wait_sums() override {
-    const Stopwatch watch(unit_.times.waited_ms);
-    std::exchange(gathering_, {}).wait();
-  }
+  void wait_sums() override { unit_.times.wait(gathering_); }
   void zero() override {
     unit_.buffer.zero_grad();
     begun_ = false;
@@ -76,8 +71,6 @@ class DenseGradient : public UnitGradient {
     reducer_.end_step(false);
   }
 
-  const Tensor& own() const override { return own_; }
-  const RowGradient& own_rows() const override { return no_rows_; }
   Reducer* reducer() override { return &reducer_; }
   Page* page() override { return pages_ ? pages_->own() : nullptr; }
   Tensor noted() const override { return pages_ ? pages_->noted() : Tensor(); }
@@ -110,12 +103,10 @@ class DenseGradient : public UnitGradient {
   const UnitSite& unit_;
   Reducer reducer_;
   std::optional<PartialSums> partial_sums_;  // over the rank's virtual ranks, where it has several
-  Tensor own_;
   Tensor sum_;          // where finish_reduce() leaves the sum over ranks: own_, or the shard that is gathered to it
   bool begun_ = false;  // it holds a sum of this step
   Work gathering_;
   std::unique_ptr<GradientPages> pages_;  // of what lies elsewhere
-  RowGradient no_rows_;
 };
 
 }  // namespace

@@ -107,8 +107,11 @@ bool is_number_of_virtual_ranks(int number) {
   return number == 0 || (number > 0 && std::has_single_bit(static_cast<unsigned>(number)));
 }
 
-void check_virtual_ranks(const ShardedOptions& options, const OptimizerRequirements& optimizer, int ranks) {
-  const int all = options.sharding.virtual_ranks;
+void check_ranks(const ShardedOptions& options, const OptimizerRequirements& optimizer, int ranks) {
+  const int stage = options.sharding.stage, all = options.sharding.virtual_ranks;
+  KEEL_CHECK(stage >= 0 && stage < static_cast<int>(std::size(kShardingStages)),
+             "the stages of sharding are 0 to 3, got ", stage);
+  check_groups(options, ranks);
   KEEL_CHECK(is_number_of_virtual_ranks(all),
              "sharding.virtual_ranks: a binary tree is over 1, 2, 4, 8 ... of them, got ", all);
   for (const VirtualRankConflict& conflict : conflicts_of_virtual_ranks(options, optimizer))
@@ -134,11 +137,7 @@ void check_gradients(std::span<const FlatBuffer> layout, const Optimizer& optimi
 
 void check_engine(std::span<const FlatBuffer> layout, const ShardedOptions& options, const Optimizer& optimizer,
                   int ranks, bool on_host) {
-  const int stage = options.sharding.stage;
-  KEEL_CHECK(stage >= 0 && stage < static_cast<int>(std::size(kShardingStages)),
-             "the stages of sharding are 0 to 3, got ", stage);
-  check_groups(options, ranks);
-  check_virtual_ranks(options, optimizer.requirements(), ranks);
+  check_ranks(options, optimizer.requirements(), ranks);
   KEEL_CHECK(
       !options.strategy || options.sharding.group > 0 || ranks == 1,
       "a strategy of communication is for groups of ranks; set sharding.group to the ranks of a group, 1 at least");

@@ -31,8 +31,9 @@ std::vector<VirtualRankConflict> conflicts_of_virtual_ranks(const ShardedOptions
 // Whether a binary tree is over so many virtual ranks: 1, 2, 4, 8 ...; or 0, for none.
 bool is_number_of_virtual_ranks(int number);
 
-// Throws an Error for the first conflict, and where these ranks cannot have equal shares of the virtual ranks.
-void check_virtual_ranks(const ShardedOptions& options, const OptimizerRequirements& optimizer, int ranks);
+// Throws an Error where so many ranks cannot have these stages, groups and virtual ranks: for the first conflict, and
+// where the ranks have no equal shares of the virtual ones.
+void check_ranks(const ShardedOptions& options, const OptimizerRequirements& optimizer, int ranks);
 
 // Whether gradients are summed over groups of ranks in each step: always, unless a strategy has something else to do.
 bool sums_groups(const ShardedOptions& options, const Optimizer& optimizer);

@@ -2,9 +2,11 @@
 // What the parts of an engine on one rank are told of where they are.
 
 #include <cstddef>
+#include <utility>
 
 #include "keel/dist/parallel/axes.h"
 #include "keel/dist/parallel/sharded_options.h"
+#include "keel/runtime/stopwatch.h"
 #include "keel/runtime/work_timer.h"
 
 namespace keel {
@@ -17,6 +19,12 @@ struct EngineTimes {
   explicit EngineTimes(const Context& context) : codec(context) {}
   double waited_ms = 0;  // in which its thread has waited for collectives
   WorkTimer codec;       // in which numbers were encoded and decoded
+
+  // Waits for a collective, and lets go of it.
+  void wait(Work& work) {
+    const Stopwatch watch(waited_ms);
+    std::exchange(work, {}).wait();
+  }
 };
 
 // All that it names must outlive whoever keeps it.

@@ -1,7 +1,6 @@
 // Gradients as products of narrow matrices that all ranks make together: powersgd.
 
 #include <memory>
-#include <utility>
 #include <vector>
 
 #include "keel/dist/parallel/reducer.h"
@@ -14,9 +13,9 @@ namespace {
 
 // Vogels et al. 2019 (PowerSGD), algorithm 1. With M the gradient and Q the last step's right factor: P = M Q', summed
 // over ranks and orthonormalised; Q = P' M, likewise summed; M is delivered as P Q.
-class Factorisation {
+class FactorStages : public RunningStage {
  public:
-  explicit Factorisation(const UnitSite& unit) : unit_(unit) {
+  explicit FactorStages(const UnitSite& unit) : unit_(unit) {
     const FlatBuffer& layout = unit.buffer;
     std::int64_t end = 0, right = 0;
     for (const LowRank& part : low_rank_parts(layout, unit.options.compression.rank)) {
@@ -32,12 +31,18 @@ class Factorisation {
     factors_ = zeros(unit.context, {right}, DType::f32, Purpose::gradient);
   }
 
-  const Tensor& factors() const { return factors_; }
+  Work begin(const Tensor& numbers, const Tensor&) override {
+    return numbers.defined() ? send_left(numbers) : send_right();  // the left ones leave none for the right ones
+  }
+  Tensor finish() override { return right_.defined() ? sum() : Tensor(); }
+  Tensor factors() const override { return factors_; }
 
+ private:
   Work send_left(const Tensor& numbers) {
     {
       const WorkTimer::Scope timing(unit_.times.codec);
       numbers_ = numbers;
+      right_ = {};
       left_ = empty(unit_.context, {lefts_ + plain_numbers_}, DType::f32, Purpose::bucket);
       for_each_part(left_, factors_, [&](std::size_t i, const Tensor& left, const Tensor& right) {
         // A row of zeros would stay one: at first, and where a gradient had fewer independent columns.
@@ -81,7 +86,6 @@ class Factorisation {
     return sum.slice(0, unit_.split.shard.begin, unit_.split.shard.end);
   }
 
- private:
   const Segment& segment_of(std::size_t i) const { return unit_.buffer.segments[parts_[i].segment]; }
   // Calls f(part's number, its P, its Q), views of flat memory.
   template <class F>
@@ -116,25 +120,8 @@ class Factorisation {
   Tensor factors_, left_, right_, numbers_;
 };
 
-// The left factors and the right ones, which take what has come of the left.
-class FactorStage : public RunningStage {
- public:
-  FactorStage(std::shared_ptr<Factorisation> shared, bool is_left) : shared_(std::move(shared)), is_left_(is_left) {}
-  Work begin(const Tensor& numbers, const Tensor&) override {
-    return is_left_ ? shared_->send_left(numbers) : shared_->send_right();
-  }
-  Tensor finish() override { return is_left_ ? Tensor() : shared_->sum(); }
-
- private:
-  std::shared_ptr<Factorisation> shared_;
-  bool is_left_;
-};
-
 }  // namespace
 
-FactorStages make_factor_stages(const UnitSite& unit) {
-  const auto shared = std::make_shared<Factorisation>(unit);
-  return {std::make_unique<FactorStage>(shared, true), std::make_unique<FactorStage>(shared, false), shared->factors()};
-}
+std::shared_ptr<RunningStage> make_factor_stages(const UnitSite& unit) { return std::make_shared<FactorStages>(unit); }
 
 }  // namespace keel

@@ -1,10 +1,7 @@
 #include "keel/dist/parallel/fast_components.h"
 
-#include <algorithm>
 #include <cmath>
 #include <numbers>
-#include <optional>
-#include <utility>
 
 #include "keel/dist/parallel/chunk_payloads.h"
 #include "keel/dist/parallel/error_feedback.h"
@@ -26,10 +23,11 @@ std::vector<float> cosines(std::int64_t n) {
   return rows;
 }
 
-class FastComponents : public CommunicationStrategy {
+class FastComponents : public ChunkStrategy {
  public:
   explicit FastComponents(const FastComponentsOptions& options)
-      : options_(options), chunks_{options.chunk}, codec_{.kind = Codec::Kind::top_k, .number = options.keep} {
+      : ChunkStrategy(options.chunk, {.kind = Codec::Kind::top_k, .number = options.keep}, /*every=*/1, /*kept=*/1),
+        options_(options) {
     KEEL_CHECK(options.chunk >= 1 && options.chunk <= 4096, "a chunk has 1 to 4096 numbers, got ", options.chunk);
     KEEL_CHECK(options.keep >= 1 && options.keep <= options.chunk, "1 to ", options.chunk,
                " components of a chunk are sent, got ", options.keep);
@@ -40,10 +38,8 @@ class FastComponents : public CommunicationStrategy {
     return concat("fast components, decay ", options_.decay, ", ", options_.keep, " of ", options_.chunk);
   }
 
-  bool survives() const override { return true; }
-
   void begin(const StrategySite& site) override {
-    site_.emplace(site);
+    ChunkStrategy::begin(site);
     for (const StrategyUnit& unit : site.units)
       momenta_.emplace_back(unit.gradient.context(), unit.gradient.numel(), Purpose::optimizer);
     basis_ = from_values(site.context, cosines(options_.chunk), {options_.chunk, options_.chunk}, Purpose::workspace);
@@ -53,10 +49,7 @@ class FastComponents : public CommunicationStrategy {
     const double scale = loss_scale();
     std::vector<ChunkPayloads> payloads;
     for (std::size_t i = 0; i < momenta_.size(); ++i) payloads.push_back(take_out(site_->units[i], momenta_[i], scale));
-    site_->outer.attempt([&] {
-      for (ChunkPayloads& each : payloads) each.send(site_->outer);
-      for (const ChunkPayloads& each : payloads) each.wait();
-    });
+    exchange(payloads);
     for (std::size_t i = 0; i < momenta_.size(); ++i)
       kernels::copy_into(site_->units[i].gradient, numbers_of(payloads[i].mean(), site_->units[i]));
   }
@@ -68,23 +61,12 @@ class FastComponents : public CommunicationStrategy {
   }
 
   void restart() override {
-    steps_ = 0;
+    ChunkStrategy::restart();
     for (const ErrorFeedback& momentum : momenta_) kernels::fill(momentum.residual(), 0);
   }
-  std::int64_t steps() const override { return steps_; }
-  void resumed(std::int64_t steps) override { steps_ = steps; }
 
   std::vector<StrategyState> state(std::size_t unit) override {
     return {{"momentum", momenta_[unit].residual(), /*of_group=*/true}};
-  }
-
-  StrategyCost cost(std::span<const StrategyNumbers> units, int groups, int) const override {
-    StrategyCost cost;
-    for (const StrategyNumbers& unit : units) {
-      cost.state += 4 * unit.count;
-      cost.sent += ChunkPayloads::bytes_sent(chunks_, codec_, unit, groups);
-    }
-    return cost;
   }
 
  private:
@@ -108,12 +90,8 @@ class FastComponents : public CommunicationStrategy {
   }
 
   FastComponentsOptions options_;
-  ShardChunks chunks_;
-  Codec codec_;
-  std::optional<StrategySite> site_;
   std::vector<ErrorFeedback> momenta_;
   Tensor basis_;
-  std::int64_t steps_ = 0;
 };
 
 }  // namespace

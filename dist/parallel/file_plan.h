@@ -1,6 +1,7 @@
 #pragma once
 // What a rank keeps in files, and what an update has in memory of it, as it follows from layout and options.
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -27,13 +28,9 @@ struct PlannedPage {
 struct UnitPages {
   std::vector<PlannedPage> pages;
   std::int64_t elements = 0;  // that this rank updates
-  bool is_prepared = false;   // the rank has matrices of it
   WalkUses gradient = {};     // wherever it lies
 
   WalkedUnit walked(WalkOf walk) const;
-  std::int64_t read() const;     // by an update
-  std::int64_t written() const;  // by an update
-  std::int64_t room() const;     // in the file
 };
 
 // What files are planned for.
@@ -60,9 +57,7 @@ struct TierPeaks {
 
   TierPeaks operator+(const TierPeaks& more) const { return {here + more.here, host + more.host}; }
   // Of what is there at other times.
-  TierPeaks operator|(const TierPeaks& other) const {
-    return {here > other.here ? here : other.here, host > other.host ? host : other.host};
-  }
+  TierPeaks operator|(const TierPeaks& other) const { return {std::max(here, other.here), std::max(host, other.host)}; }
 };
 
 // Bytes that lie in files, of which an update reads and writes, and has in memory at a time; and what comes from the
@@ -74,5 +69,15 @@ struct FilePlan {
 };
 // `batches`: units that are updated before the next ones.
 FilePlan plan_files(const FilePlanSite& site, std::int64_t budget, std::span<const Span> batches);
+
+// A unit that a walk goes over: the pages that it uses, and what moves besides.
+struct UpdatedUnit {
+  UnitPages pages;
+  std::int64_t gradient_width = 0;  // bytes of an element that comes to the processor from where it lies on the device
+  std::int64_t shared = 0;          // bytes of buffers in which updated weights travel
+};
+// What a walk has in memory at a time, with pieces of so many elements, within a budget of bytes.
+TierPeaks peaks_of_walk(WalkOf of, std::span<const UpdatedUnit> units, std::int64_t piece, std::int64_t budget,
+                        bool on_device);
 
 }  // namespace keel

@@ -1,8 +1,5 @@
 #include "keel/dist/parallel/gradient_pages.h"
 
-#include <algorithm>
-
-#include "keel/dist/parallel/unit_split.h"
 #include "keel/kernels/elementwise.h"
 
 namespace keel {
@@ -62,7 +59,7 @@ void GradientPages::end_sum() {
 }
 
 void GradientPages::note(const Tensor& shard) {
-  const std::int64_t numbers = std::clamp<std::int64_t>(buffer_.numel - split_.shard.begin, 0, split_.shard.count());
+  const std::int64_t numbers = overlap({0, buffer_.numel}, split_.shard).count();
   kernels::copy_into(state_, blank_);
   kernels::add_squares(shard.slice(0, 0, numbers), state_, split_.shard.begin);
   has_noted_ = true;

@@ -7,14 +7,6 @@
 #include "keel/dist/parallel/deal_by_cost.h"
 
 namespace keel {
-namespace {
-
-// Of products: about proportional to the time of a transformation.
-std::int64_t cost_of(const DealtMatrix& matrix) {
-  return matrix.rows * matrix.columns * std::min(matrix.rows, matrix.columns);
-}
-
-}  // namespace
 
 ParameterGroup group_of(const GroupRule& groups, const Segment& segment) {
   ParameterGroup group = groups(segment.name, segment.shape);
@@ -47,8 +39,9 @@ MatrixDeal::MatrixDeal(std::span<const FlatBuffer* const> layout, const Optimize
 }
 
 void MatrixDeal::deal() {
-  std::vector<std::int64_t> costs;
-  for (const DealtMatrix& matrix : matrices_) costs.push_back(cost_of(matrix));
+  std::vector<std::int64_t> costs;  // of products: about proportional to the time of a transformation
+  for (const DealtMatrix& matrix : matrices_)
+    costs.push_back(matrix.rows * matrix.columns * std::min(matrix.rows, matrix.columns));
   const std::vector<int> owners = deal_by_cost(costs, ranks_);
   for (std::size_t i = 0; i < matrices_.size(); ++i) matrices_[i].owner = owners[i];
 }
@@ -62,10 +55,6 @@ MatrixDeal MatrixDeal::of_units(Span units) const {
   });
   some.deal();
   return some;
-}
-
-std::int64_t matrices_at_a_time(bool in_files, std::int64_t budget, DType wide) {
-  return in_files ? budget / static_cast<std::int64_t>(size_of(wide)) : std::numeric_limits<std::int64_t>::max() / 2;
 }
 
 std::vector<MatrixDeal> MatrixDeal::in_batches(std::int64_t elements) const {
@@ -88,9 +77,7 @@ std::vector<MatrixDeal> MatrixDeal::in_batches(std::int64_t elements) const {
 
 Span MatrixDeal::piece(const DealtMatrix& matrix, int rank) const {
   if (!sharded_) return matrix.place;
-  const Span shard = part({0, padded_[matrix.unit]}, ranks_, rank);
-  const std::int64_t begin = std::clamp(shard.begin, matrix.place.begin, matrix.place.end);
-  return {begin, std::clamp(shard.end, begin, matrix.place.end)};
+  return overlap(part({0, padded_[matrix.unit]}, ranks_, rank), matrix.place);
 }
 
 bool MatrixDeal::transforms(int rank, const DealtMatrix& matrix) const {
@@ -132,6 +119,17 @@ std::int64_t MatrixDeal::operations(const Optimizer& optimizer, int rank) const 
   for (const DealtMatrix& matrix : matrices_)
     if (transforms(rank, matrix)) operations += optimizer.transform_operations(matrix.rows, matrix.columns);
   return operations;
+}
+
+std::vector<MatrixDeal> deal_matrices(std::span<const FlatBuffer* const> layout, const Optimizer& optimizer,
+                                      const ShardedOptions& options, int ranks) {
+  if (!optimizer.requirements().matrices) return {};
+  const ShardingOptions& sharding = options.sharding;
+  const DType wide = options.policy.master_dtype();
+  const MatrixDeal all(layout, optimizer, options.groups, ranks, kShardingStages[sharding.stage].optimizer, wide,
+                       sharding.matrices);
+  return all.in_batches(sharding.pages() ? sharding.offload_budget / width_of(wide)
+                                         : std::numeric_limits<std::int64_t>::max() / 2);
 }
 
 }  // namespace keel

@@ -6,10 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "keel/dist/comm/schedule.h"
-#include "keel/dist/parallel/sharding.h"
-#include "keel/nn/flat_buffer.h"
-#include "keel/optim/optimizer.h"
+#include "keel/dist/parallel/unit_split.h"
 
 namespace keel {
 
@@ -74,8 +71,10 @@ class MatrixDeal {
   Span units_ = {};
 };
 
-// The elements of in_batches(), for an optimizer whose numbers are `wide`: the matrices of a budget of bytes where
-// something lies in files, and else all.
-std::int64_t matrices_at_a_time(bool in_files, std::int64_t budget, DType wide);
+// The matrices that an optimizer transforms, as an engine of these options deals them to the ranks that shards are
+// spread over: all at once, or one batch of units after the other, where something lies in files. None: it transforms
+// none.
+std::vector<MatrixDeal> deal_matrices(std::span<const FlatBuffer* const> layout, const Optimizer& optimizer,
+                                      const ShardedOptions& options, int ranks);
 
 }  // namespace keel

@@ -109,28 +109,19 @@ void MatrixUpdates::run_sharded(std::span<const ParameterRange> ranges) {
   };
   for_pieces([](const Tensor& own, const Tensor& sent) { kernels::copy_into(sent, own); });
   exchange(mine, dealt, /*back=*/false);
-  transform_pieces(dealt);
-  if (deal_.by_everyone()) return take_own(dealt, ranges);
+  transform_pieces(dealt, ranges);
+  if (deal_.by_everyone()) return;
   exchange(mine, dealt, /*back=*/true);
   for_pieces([](const Tensor& own, const Tensor& sent) { kernels::copy_into(own, sent); });
 }
 
-// The results of this rank's own pieces, among what has come from all ranks.
-void MatrixUpdates::take_own(const Tensor& received, std::span<const ParameterRange> ranges) const {
-  std::int64_t at = 0;
-  for (int rank = 0; rank < ranks_.rank(); ++rank) at += deal_.exchanged(rank, ranks_.rank());
-  for (std::size_t i = 0; i < pieces_.size(); ++i) {
-    const std::int64_t count = pieces_[i].place.count();
-    if (count > 0) kernels::copy_into(own_piece(i, ranges), received.slice(0, at, at + count));
-    at += count;
-  }
-}
-
-// Replaces the pieces of this rank's matrices, which have come from all ranks, by those of the results.
-void MatrixUpdates::transform_pieces(const Tensor& received) const {
+// Replaces the pieces of this rank's matrices, which have come from all ranks, by those of the results; where everyone
+// transforms, the rank takes its own pieces of them instead.
+void MatrixUpdates::transform_pieces(const Tensor& received, std::span<const ParameterRange> ranges) const {
   std::vector<std::int64_t> at(1, 0);  // by rank, where its next piece begins
   for (int rank = 0; rank < ranks_.size(); ++rank) at.push_back(at.back() + deal_.exchanged(rank, ranks_.rank()));
-  for (const DealtMatrix& matrix : deal_.matrices()) {
+  for (std::size_t i = 0; i < deal_.matrices().size(); ++i) {
+    const DealtMatrix& matrix = deal_.matrices()[i];
     if (!deal_.transforms(ranks_.rank(), matrix)) continue;
     const Tensor whole = buffer(matrix.place.count(), Purpose::workspace);
     std::vector<std::pair<Tensor, Span>> pieces;
@@ -144,6 +135,12 @@ void MatrixUpdates::transform_pieces(const Tensor& received) const {
     }
     for (const auto& [piece, span] : pieces) kernels::copy_into(whole.slice(0, span.begin, span.end), piece);
     const Tensor result = transform(matrix, whole);
+    if (deal_.by_everyone()) {
+      const Span mine = deal_.piece(matrix, ranks_.rank());
+      kernels::copy_into(own_piece(i, ranges),
+                         result.slice(0, mine.begin - matrix.place.begin, mine.end - matrix.place.begin));
+      continue;
+    }
     for (const auto& [piece, span] : pieces) kernels::copy_into(piece, result.slice(0, span.begin, span.end));
   }
 }

@@ -40,8 +40,7 @@ class MatrixUpdates {
   void run_sharded(std::span<const ParameterRange> ranges);
   void run_alone(std::span<const ParameterRange> ranges);
   void run_whole(std::span<const ParameterRange> ranges);
-  void transform_pieces(const Tensor& received) const;
-  void take_own(const Tensor& received, std::span<const ParameterRange> ranges) const;
+  void transform_pieces(const Tensor& received, std::span<const ParameterRange> ranges) const;
   void exchange(const Tensor& mine, const Tensor& dealt, bool back);
 
   const Optimizer& optimizer_;

@@ -143,20 +143,15 @@ class PeakCounter {
     const bool adds = split.pages_sums && std::exchange(state.summed, true);
     state.summed = true;
     // Sums that a collective has written are there until they were added to those before; codes are not.
-    const bool keeps_sums = !split.reduction.stages.empty() && is_sum(split.reduction.stages.back().kind);
+    const bool keeps_sums = !split.reduction.stages.empty() && split.reduction.stages.back().sends_sums();
     if (!keeps_sums) memory_.here.add(-std::exchange(state.held, 0));
     if (adds) memory_.wait(sums_page(unit));
     memory_.here.add(-std::exchange(state.held, 0));
     state.stage = 0;
-    if (split.pages_gradient && !split.pages_sums) return leave({unit, /*of_sums=*/false});
+    if (split.pages_gradient && !split.pages_sums) return leave({gradient_page(unit), unit});
     drop_gradient(unit);
     state.stored = false;
-    if (split.pages_sums) leave({unit, /*of_sums=*/true});
-  }
-  static bool is_sum(ReductionStage::Kind kind) {
-    using Kind = ReductionStage::Kind;
-    return kind == Kind::sum_whole || kind == Kind::scatter_sums || kind == Kind::gather_sums ||
-           kind == Kind::sum_replicas;
+    if (split.pages_sums) leave({sums_page(unit), {}});
   }
 
   bool comes_and_goes(std::size_t unit) const { return units_[unit].shards_gradients || units_[unit].pages_gradient; }
@@ -177,48 +172,42 @@ class PeakCounter {
   }
   void store_whole(std::size_t unit) {
     states_[unit].stored = true;
-    leave({unit, /*of_sums=*/false});
+    leave({gradient_page(unit), unit});
   }
 
   // A page of a gradient that goes to where it lies, and then that before it has gone.
   struct Leaving {
-    std::size_t unit;
-    bool of_sums;
+    PlannedBytes page;
+    std::optional<std::size_t> whole_of;  // the unit, where it is the whole gradient
   };
   void leave(const Leaving& next) {
-    const PlannedBytes page = page_of(next);
-    gradients_written_ += page.bytes;
-    memory_.store(page);
+    gradients_written_ += next.page.bytes;
+    memory_.store(next.page);
     settle();
     leaving_ = next;
   }
   void settle() {
     if (!leaving_) return;
     const Leaving last = *std::exchange(leaving_, std::nullopt);
-    memory_.settle(page_of(last));
-    if (last.of_sums) return;
-    states_[last.unit].gradient = false;
-    gradients_.add(-gradient_page(last.unit).bytes);
+    memory_.settle(last.page);
+    if (!last.whole_of) return;
+    states_[*last.whole_of].gradient = false;
+    gradients_.add(-last.page.bytes);
   }
 
   PlannedBytes values_page(std::size_t unit) const {
     const UnitSplit& split = units_[unit];
-    const std::int64_t own = split.shard.count() * static_cast<std::int64_t>(size_of(split.values));
-    return {split.shards_parameters ? own : whole_values(unit), split.files_values};
+    return {split.shards_parameters ? split.shard.count() * width_of(split.values) : whole_values(unit),
+            split.files_values};
   }
   PlannedBytes gradient_page(std::size_t unit) const {
     return {units_[unit].gradient_bytes(), units_[unit].files_gradients};
   }
   PlannedBytes sums_page(std::size_t unit) const {
     const UnitSplit& split = units_[unit];
-    return {split.shard.count() * static_cast<std::int64_t>(size_of(split.gradient)), split.files_gradients};
+    return {split.shard.count() * width_of(split.gradient), split.files_gradients};
   }
-  PlannedBytes page_of(const Leaving& each) const {
-    return each.of_sums ? sums_page(each.unit) : gradient_page(each.unit);
-  }
-  std::int64_t whole_values(std::size_t unit) const {
-    return units_[unit].whole * static_cast<std::int64_t>(size_of(units_[unit].values));
-  }
+  std::int64_t whole_values(std::size_t unit) const { return units_[unit].whole * width_of(units_[unit].values); }
 
   std::span<const UnitSplit> units_;
   std::vector<State> states_;

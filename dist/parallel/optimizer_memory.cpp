@@ -30,9 +30,7 @@ void OptimizerMemory::update_in_place(const Tensor& state) {
 }
 
 void OptimizerMemory::fill_values(std::size_t unit) const {
-  const Span own = unit_ranges_[unit];
-  optimizer_.fill_values(
-      std::span(ranges_).subspan(static_cast<std::size_t>(own.begin), static_cast<std::size_t>(own.count())));
+  optimizer_.fill_values(ranges_in(ranges_, unit_ranges_[unit]));
 }
 
 // Gives the ranges of tables whose gradients are kept as rows those of this step, where the optimizer works. Such a
@@ -45,8 +43,8 @@ void OptimizerMemory::take_rows() {
     const RowGradient& gradient = unit.gradient().own_rows();
     std::vector<std::int64_t> rows(gradient.rows().begin(), gradient.rows().end());
     for (std::int64_t& row : rows) row -= rows_of(unit.layout(), unit.owned()).begin;
-    range.rows = from_values(unit.parameters().update_context().host(), rows, {gradient.count()}, Purpose::workspace);
-    range.gradient = kernels::to(gradient.values(), unit.parameters().update_context(), Purpose::workspace);
+    range.rows = from_values(context_.host(), rows, {gradient.count()}, Purpose::workspace);
+    range.gradient = kernels::to(gradient.values(), context_, Purpose::workspace);
     if (offloads_) offload_bytes_ += static_cast<std::int64_t>(range.gradient.bytes());
   }
 }
@@ -57,11 +55,11 @@ HostCopy OptimizerMemory::bring_gradient(const Tensor& gradient) {
 }
 
 // The ranges of a unit, with a gradient that has come to the processor.
-std::vector<ParameterRange> OptimizerMemory::with_gradients(std::span<const ParameterRange> ranges, Span of_unit,
+std::vector<ParameterRange> OptimizerMemory::with_gradients(const std::vector<ParameterRange>& ranges, Span of_unit,
                                                             std::size_t unit, const Tensor& gradient) const {
   std::vector<ParameterRange> moved;
-  for (std::int64_t r = of_unit.begin; r < of_unit.end; ++r) {
-    moved.push_back(ranges[static_cast<std::size_t>(r)]);
+  for (const ParameterRange& range : ranges_in(ranges, of_unit)) {
+    moved.push_back(range);
     if (units_[unit]->sparse()) continue;  // take_rows() has brought it
     const std::int64_t begin = moved.back().gradient.offset() - units_[unit]->gradient().own().offset();
     moved.back().gradient = gradient.slice(0, begin, begin + moved.back().gradient.numel());
@@ -74,13 +72,10 @@ std::vector<ParameterRange> OptimizerMemory::with_gradients(std::span<const Para
 void OptimizerMemory::update_on_processor(const Tensor& decided) {
   const HostCopy state(decided);
   std::vector<HostCopy> gradients;
-  for (const auto& unit : units_) {
-    gradients.emplace_back();
-    if (!unit->trainable() || unit->sparse()) continue;
-    gradients.back() = bring_gradient(unit->gradient().own());
-  }
+  for (const auto& unit : units_)
+    gradients.push_back(unit->trainable() && !unit->sparse() ? bring_gradient(unit->gradient().own()) : HostCopy());
   const StepInput input{.step = state.get(), .shared = shared_};
-  const auto all_with_gradients = [&](std::span<const ParameterRange> ranges, std::span<const Span> of_units) {
+  const auto all_with_gradients = [&](const std::vector<ParameterRange>& ranges, std::span<const Span> of_units) {
     std::vector<ParameterRange> all;
     for (std::size_t i = 0; i < units_.size(); ++i)
       if (units_[i]->trainable())
@@ -117,8 +112,7 @@ TensorParts OptimizerMemory::parts() const {
   const std::vector<std::string_view> names = optimizer_.state_names();
   for (std::size_t i = 0; i < units_.size(); ++i)
     for (std::size_t kind = 0; kind < states_[i].size(); ++kind)
-      for (const Segment& segment : units_[i]->layout().segments)
-        parts.push_back(units_[i]->part(segment, concat(names[kind], '.', segment.name), states_[i][kind]));
+      units_[i]->add_parts(parts, concat(names[kind], '.'), states_[i][kind]);
   parts.insert(parts.end(), parameter_state_.begin(), parameter_state_.end());
   if (shared_.defined())
     parts.push_back({concat("shared.", optimizer_.shared_number()->name), shared_.shape(), 0, shared_});

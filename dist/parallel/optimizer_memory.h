@@ -53,7 +53,8 @@ class OptimizerMemory {
  private:
   class WalkOverFiles;
   // What an update of a unit reads or writes of the elements that this rank updates, and the page where it lies; null:
-  // that is in memory. The states follow from kStates on: those that all elements have, and then those in slots.
+  // that is in memory. The states follow from kStates on: those that all elements have, and then those in slots; last
+  // comes a device's page of weights that the processor updates.
   static constexpr std::size_t kValues = 0, kMasters = 1, kGradient = 2, kStates = 3;
   struct Operand {
     Tensor numbers = {};
@@ -61,17 +62,16 @@ class OptimizerMemory {
     Page* page = nullptr;
     bool in_pieces = false;  // a walk reads and writes the page a piece at a time
     bool from_host = false;  // of a device's page, whose numbers the processor takes from where they lie
+
+    // Whether a walk has the page whole, from the first piece of its unit to the last.
+    bool comes_whole(WalkOf walk) const {
+      return page != nullptr && uses.*walk != PageUse::none && !in_pieces && (!from_host || page->is_in_file());
+    }
   };
-  struct WholePage {
-    Page* page;
-    PageUse use;
-    bool from_host = false;
-  };
-  // The units that are walked over, with the pages of each that are whole meanwhile.
+  // The units that are walked over, and in which order.
   struct Walk {
     WalkOf of;
     std::vector<std::size_t> units = {};
-    std::vector<std::vector<WholePage>> whole_pages = {};
     UpdateWalk order = {};
   };
   // Units that are updated before the next ones, so that the matrices of these alone are in memory. One has all units,
@@ -94,8 +94,12 @@ class OptimizerMemory {
   void update_on_processor(const Tensor& state);
   void update_from_files(const Tensor& state, const Updated& updated);
   HostCopy bring_gradient(const Tensor& gradient);  // to the processor
-  void make_walk(Walk& walk, Span units, std::int64_t budget);
-  std::vector<ParameterRange> with_gradients(std::span<const ParameterRange> ranges, Span of_unit, std::size_t unit,
+  void make_walk(Walk& walk, Span units) const;
+  // Those of a unit.
+  static std::span<const ParameterRange> ranges_in(const std::vector<ParameterRange>& all, Span of_unit) {
+    return std::span(all).subspan(static_cast<std::size_t>(of_unit.begin), static_cast<std::size_t>(of_unit.count()));
+  }
+  std::vector<ParameterRange> with_gradients(const std::vector<ParameterRange>& ranges, Span of_unit, std::size_t unit,
                                              const Tensor& gradient) const;
 
   const Units& units_;

@@ -37,24 +37,17 @@ OptimizerMemory::OptimizerMemory(const Units& units, const Optimizer& optimizer,
 }
 
 void OptimizerMemory::make_batches() {
-  const ShardingOptions& sharding = site_.options.sharding;
-  Communicator& shards = site_.axes.shards;
-  if (optimizer_.requirements().matrices) {
-    std::vector<const FlatBuffer*> layout;
-    for (const auto& unit : units_) layout.push_back(&unit->layout());
-    const MatrixDeal all(layout, optimizer_, site_.options.groups, shards.size(),
-                         kShardingStages[sharding.stage].optimizer, dtype_, sharding.matrices);
-    for (MatrixDeal& deal : all.in_batches(matrices_at_a_time(pager_ != nullptr, sharding.offload_budget, dtype_))) {
-      Batch& batch = batches_.emplace_back(Batch{.units = deal.units()});
-      batch.matrices.emplace(optimizer_, std::move(deal), ranges_,
-                             RanksSite{shards, context_, site_.context, site_.times.waited_ms});
-    }
-  } else {
-    batches_.push_back({.units = {0, static_cast<std::int64_t>(units_.size())}});
+  const RanksSite among{site_.axes.shards, context_, site_.context, site_.times.waited_ms};
+  std::vector<const FlatBuffer*> layout;
+  for (const auto& unit : units_) layout.push_back(&unit->layout());
+  for (MatrixDeal& deal : deal_matrices(layout, optimizer_, site_.options, among.ranks.size())) {
+    Batch& batch = batches_.emplace_back(Batch{.units = deal.units()});
+    batch.matrices.emplace(optimizer_, std::move(deal), ranges_, among);
   }
+  if (batches_.empty()) batches_.push_back({.units = {0, static_cast<std::int64_t>(units_.size())}});
   for (Batch& batch : batches_)
     for (Walk* walk : {&batch.prepare, &batch.update})
-      if (pager_ != nullptr) make_walk(*walk, batch.units, sharding.offload_budget);
+      if (pager_ != nullptr) make_walk(*walk, batch.units);
 }
 
 void OptimizerMemory::make_operands(std::size_t number, const StateSlots& slots) {
@@ -88,6 +81,9 @@ void OptimizerMemory::make_operands(std::size_t number, const StateSlots& slots)
     operand.in_pieces =
         operand.page->is_in_file() && takes_pieces && all.numel() == owned && context_.device().type == DeviceType::cpu;
   }
+  for (Page* page : unit.parameters().pages())  // of a device's weights that the processor updates
+    if (std::ranges::find(operands, page, &Operand::page) == operands.end())
+      operands.push_back({page->numbers(), kWeightUses, page});
 }
 
 void OptimizerMemory::make_sums(Communicator& deciders) {
@@ -126,8 +122,7 @@ std::vector<Tensor> OptimizerMemory::make_parameter_state(std::size_t number, st
                                                           const ParameterGroup& group, const StateSlots& slots) {
   const ShardUnit& unit = *units_[number];
   const Segment& segment = unit.layout().segments[at];
-  const std::int64_t begin = std::max(segment.offset, unit.owned().begin);
-  const std::int64_t end = std::min(segment.offset + segment.numel, unit.owned().end);
+  const Span own = overlap(span_of(segment), unit.owned());
   const std::size_t first_slot = kStates + states_[number].size();
   const std::vector<StateKind> kinds = optimizer_.parameter_state(segment.shape, group);
   std::vector<Tensor> kept;
@@ -135,10 +130,10 @@ std::vector<Tensor> OptimizerMemory::make_parameter_state(std::size_t number, st
     const StateKind& kind = kinds[k];
     const Dims whole = kind.block == 1 ? segment.shape : Dims{kind.count(segment.numel)};
     TensorPart part{concat(kind.name, '.', segment.name), kind.shape.value_or(whole)};
-    if (begin < end) {
-      const std::int64_t count = kind.count(end - begin);
+    if (own.count() > 0) {
+      const std::int64_t count = kind.count(own.count());
       const std::optional<StateSlots::Place> place = slots.place(at, k);
-      part.begin = kind.shape ? 0 : (begin - segment.offset) / kind.block;
+      part.begin = kind.shape ? 0 : (own.begin - segment.offset) / kind.block;
       part.values =
           place ? operands_[number][first_slot + place->slot].numbers.slice(0, place->begin, place->begin + count)
                 : zeros(context_, {count}, kind.dtype(dtype_), Purpose::optimizer);
@@ -168,8 +163,8 @@ void OptimizerMemory::make_ranges(std::size_t unit, std::int64_t before, std::si
     const std::vector<Tensor> kept =
         one_by_one ? make_parameter_state(unit, first, group, slots) : std::vector<Tensor>{};
     const auto add = [&](std::vector<ParameterRange>& to, const Span& among, int number = 0) {
-      const Span span{std::max(begin, among.begin), std::min(end, among.end)};
-      if (span.begin >= span.end) return;
+      const Span span = overlap({begin, end}, among);
+      if (span.count() == 0) return;
       to.push_back(range_of(unit, span.begin, span.end));
       to.back().group = group;
       to.back().first = before + span.begin;

@@ -158,11 +158,8 @@ class OuterSteps : public CommunicationStrategy {
     }
   }
   Tensor difference_of(std::size_t unit) const {
-    const Unit& own = units_[unit];
-    const Tensor difference = empty(own.anchor.context(), own.anchor.shape(), kWide, Purpose::bucket);
-    kernels::copy_into(difference, site_->units[unit].weights);
-    kernels::scale(difference, -1);
-    kernels::accumulate(difference, own.anchor);
+    const Tensor difference = scaled_copy(site_->units[unit].weights, -1);
+    kernels::accumulate(difference, units_[unit].anchor);
     return kernels::to(difference, site_->context, Purpose::bucket);
   }
   void begin_sum(Unit& own, const Tensor& part) {
@@ -198,11 +195,8 @@ class OuterSteps : public CommunicationStrategy {
     step(own, gradient);
     const Tensor& weights = site_->units[unit].weights;
     if (options_.blend < 1) {
-      const Tensor blended = empty(own.anchor.context(), own.anchor.shape(), kWide, Purpose::bucket);
-      kernels::copy_into(blended, own.anchor);
-      kernels::scale(blended, options_.blend);
       kernels::scale(weights, 1 - options_.blend);
-      kernels::accumulate(weights, blended);
+      kernels::accumulate(weights, scaled_copy(own.anchor, options_.blend));
     } else {
       kernels::copy_into(weights, own.anchor);
     }
@@ -212,14 +206,8 @@ class OuterSteps : public CommunicationStrategy {
     if (options_.momentum > 0) {
       kernels::scale(own.momentum, options_.momentum);
       kernels::accumulate(own.momentum, gradient);
-      if (options_.nesterov) {
-        const Tensor ahead = empty(gradient.context(), gradient.shape(), kWide, Purpose::bucket);
-        kernels::copy_into(ahead, own.momentum);
-        kernels::scale(ahead, options_.momentum);
-        kernels::accumulate(gradient, ahead);
-      } else {
-        kernels::copy_into(gradient, own.momentum);
-      }
+      if (options_.nesterov) kernels::accumulate(gradient, scaled_copy(own.momentum, options_.momentum));
+      else kernels::copy_into(gradient, own.momentum);
     }
     kernels::scale(gradient, -options_.rate);
     kernels::accumulate(own.anchor, gradient);

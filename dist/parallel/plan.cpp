@@ -1,7 +1,6 @@
 #include "keel/dist/parallel/plan.h"
 
 #include <algorithm>
-#include <vector>
 
 #include "keel/dist/parallel/engine_rules.h"
 #include "keel/dist/parallel/file_plan.h"
@@ -33,11 +32,10 @@ KeptOfParameters kept_of_parameters(const FlatBuffer& buffer, const Optimizer& o
                                     Span owned, std::int64_t wide) {
   KeptOfParameters kept;
   for (const Segment& segment : buffer.segments) {
-    const std::int64_t begin = std::max(segment.offset, owned.begin);
-    const std::int64_t end = std::min(segment.offset + segment.numel, owned.end);
-    if (begin >= end) continue;
+    const std::int64_t count = overlap(span_of(segment), owned).count();
+    if (count == 0) continue;
     for (const StateKind& kind : optimizer.parameter_state(segment.shape, group_of(groups, segment)))
-      (kind.by_element() ? kept.by_element : kept.others) += kind.bytes(end - begin, wide);
+      (kind.by_element() ? kept.by_element : kept.others) += kind.bytes(count, wide);
   }
   return kept;
 }
@@ -47,21 +45,14 @@ KeptOfParameters kept_of_parameters(const FlatBuffer& buffer, const Optimizer& o
 TierPeaks travelling_matrices(const MatrixDeal& deal, int rank, bool offloads) {
   if (deal.ranks() == 1 || (deal.by_everyone() && !deal.sharded())) return {};
   const std::int64_t elements = deal.sharded() ? deal.sent(rank) + deal.dealt(rank) : deal.ranks() * deal.most_dealt();
-  const std::int64_t bytes = static_cast<std::int64_t>(size_of(deal.dtype())) * elements;
+  const std::int64_t bytes = width_of(deal.dtype()) * elements;
   return {bytes, offloads ? bytes : 0};
-}
-
-// Whether a rank saves weights and state; see Sharded::holds_parts().
-bool saves_parts(const ShardedOptions& options, const RankPlace& place, int rank) {
-  return rank < place.ranks && (kShardingStages[options.sharding.stage].optimizer || rank == 0);
 }
 
 // Elements of parameters, without padding.
 std::int64_t count_parameters(const FlatBuffer& buffer, Span among) {
   std::int64_t count = 0;
-  for (const Segment& segment : buffer.segments)
-    count += std::max<std::int64_t>(
-        0, std::min(segment.offset + segment.numel, among.end) - std::max(segment.offset, among.begin));
+  for (const Segment& segment : buffer.segments) count += overlap(span_of(segment), among).count();
   return count;
 }
 
@@ -89,21 +80,16 @@ void plan_strategy(RankPlan& plan, std::span<const UnitSplit> units, const Commu
 
 std::vector<MatrixDeal> plan_matrices(std::span<const FlatBuffer> layout, const Optimizer& optimizer,
                                       const ShardedOptions& options, int ranks) {
-  if (!optimizer.requirements().matrices) return {};
   std::vector<const FlatBuffer*> units;
   for (const FlatBuffer& unit : layout) units.push_back(&unit);
-  const ShardingOptions& sharding = options.sharding;
-  const DType dtype = options.policy.parameter == DType::f64 ? DType::f64 : DType::f32;
-  return MatrixDeal(units, optimizer, options.groups, ranks, kShardingStages[sharding.stage].optimizer, dtype,
-                    sharding.matrices)
-      .in_batches(matrices_at_a_time(sharding.pages(), sharding.offload_budget, dtype));
+  return deal_matrices(units, optimizer, options, ranks);
 }
 
 std::vector<PlannedCollective> matrix_collectives(const MatrixDeal& deal, int rank) {
   if (deal.ranks() == 1) return {};
   PlannedCollective each{.kind = CollectiveKind::all_gather,
                          .count = deal.ranks() * deal.most_dealt(),
-                         .width = static_cast<std::int64_t>(size_of(deal.dtype())),
+                         .width = width_of(deal.dtype()),
                          .of_matrices = true};
   if (!deal.sharded()) return deal.by_everyone() ? std::vector<PlannedCollective>{} : std::vector{each};
   each.kind = CollectiveKind::all_to_all;
@@ -120,10 +106,7 @@ std::int64_t control_bytes(int ranks) { return ranks * static_cast<std::int64_t>
 RankPlace check_planned(std::span<const FlatBuffer> layout, const Optimizer& optimizer, const ShardedOptions& options,
                         int ranks, int rank) {
   KEEL_CHECK(ranks >= 1 && rank >= 0 && rank < ranks, "there is no rank ", rank, " of ", ranks);
-  KEEL_CHECK(options.sharding.stage >= 0 && options.sharding.stage <= 3, "the stages of sharding are 0 to 3, got ",
-             options.sharding.stage);
-  check_groups(options, ranks);
-  check_virtual_ranks(options, optimizer.requirements(), ranks);
+  check_ranks(options, optimizer.requirements(), ranks);
   check_gradients(layout, optimizer);
   for (const FlatBuffer& buffer : layout)
     KEEL_CHECK(!buffer.sparse, "memory and bytes of ", buffer.segments.front().name,
@@ -140,7 +123,7 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
   PrecisionPolicy policy = options.policy;
   policy.keeps_master = optimizer.requirements().master;
   policy.averages = optimizer.requirements().averages;
-  const auto wide = static_cast<std::int64_t>(policy.parameter == DType::f64 ? 8 : 4);
+  const std::int64_t wide = width_of(policy.master_dtype());
   const std::int64_t state_width = wide * static_cast<std::int64_t>(optimizer.state_names().size());
   const std::int64_t state_bytes = state_width + (policy.master() ? wide : 0);
   const ShardingOptions& sharding = options.sharding;
@@ -163,11 +146,11 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
   RankPlan plan;
   std::int64_t shared = 0;     // buffers in which updated weights travel, the most of a unit
   std::int64_t gradients = 0;  // that have come to the processor
-  const bool saves = plan.saves = saves_parts(options, place, rank);
+  // As Sharded::holds_parts().
+  const bool saves = plan.saves = rank < place.ranks && (kShardingStages[sharding.stage].optimizer || rank == 0);
   for (std::size_t i = 0; i < units.size(); ++i) {
     const UnitSplit& unit = units[i];
-    const auto value_bytes = static_cast<std::int64_t>(size_of(unit.values)),
-               gradient_bytes = static_cast<std::int64_t>(size_of(unit.gradient));
+    const std::int64_t value_bytes = width_of(unit.values), gradient_bytes = width_of(unit.gradient);
     const std::int64_t kept = (unit.keeps_own() ? unit.owned.count() : 0) + (unit.shards_parameters ? 0 : unit.whole) +
                               (unit.secondary > 0 ? unit.whole / unit.secondary : 0);
     if (!unit.files_values) (unit.pages_values ? plan.memory.host : plan.memory.parameter) += kept * value_bytes;
@@ -181,7 +164,7 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
     if (!unit.trainable) continue;
     plan.memory.gradient += unit.gradients_kept() * gradient_bytes;
     if (!unit.files_gradients) plan.memory.host += unit.gradients_paged() * gradient_bytes;
-    plan.memory.partial_sums += unit.partial_sums() * static_cast<std::int64_t>(size_of(unit.wire));
+    plan.memory.partial_sums += unit.partial_sums() * width_of(unit.wire);
     if (const std::int64_t kept = unit.reduction.state; kept > 0) {
       plan.memory.undelivered += kept;
       const Span residual = unit.reduction.residual;

@@ -30,9 +30,7 @@
 // 0. Where something lies in files, all that is of one batch of units after the other (MatrixDeal::in_batches()).
 
 #include <cstdint>
-#include <optional>
 #include <span>
-#include <string>
 #include <string_view>
 #include <vector>
 
@@ -94,8 +92,7 @@ struct RankPlan {
   std::vector<PlannedCollective> collectives;  // of parameters and gradients
 };
 
-// The matrices that an optimizer transforms, as ranks that shards are spread over share them: all at once, or one batch
-// of units after the other, where something lies in files. None: it transforms none.
+// As deal_matrices().
 std::vector<MatrixDeal> plan_matrices(std::span<const FlatBuffer> layout, const Optimizer& optimizer,
                                       const ShardedOptions& options, int ranks);
 // The collectives of such a batch, of one of these ranks; none where it is alone.

@@ -4,46 +4,48 @@
 
 #include "keel/kernels/codec.h"
 #include "keel/kernels/elementwise.h"
-#include "keel/runtime/stopwatch.h"
 
 namespace keel {
 namespace {
 
 using StageKind = ReductionStage::Kind;
 
+// In the dtype in which a unit's gradient travels.
+Tensor on_wire(const Tensor& numbers, const UnitSite& unit) {
+  if (numbers.dtype() == unit.split.wire) return numbers;
+  const WorkTimer::Scope timing(unit.times.codec);
+  return kernels::cast(numbers, unit.split.wire);
+}
+
 // Adds up numbers in the wire dtype.
 class SumStage : public RunningStage {
  public:
-  SumStage(StageKind kind, const UnitSite& unit) : kind_(kind), unit_(unit) {}
+  SumStage(const ReductionStage& stage, const UnitSite& unit)
+      : kind_(stage.kind), unit_(unit), ranks_(unit.axes[stage.collective.axis]) {}
 
   Work begin(const Tensor& numbers, const Tensor& into) override {
     const DType wire = unit_.split.wire;
-    Communicator& shards = unit_.axes.shards;
+    const Span shard = unit_.split.shard;
     const int subject = unit_.subject();
     const CombineOp sum = unit_.split.is_pairwise ? CombineOp::pairwise_sum : CombineOp::sum;
     if (kind_ == StageKind::gather_sums) {
       received_ = empty(unit_.context, {unit_.split.whole}, wire, Purpose::bucket);
-      const Span shard = unit_.split.shard;
       sent_ = received_.slice(0, shard.begin, shard.end);
-      const WorkTimer::Scope timing(unit_.times.codec);
-      kernels::copy_into(sent_, numbers);
-    } else if (numbers.dtype() == wire) {
-      sent_ = numbers;
-    } else {
-      const WorkTimer::Scope timing(unit_.times.codec);
-      sent_ = kernels::cast(numbers, wire);
+      {
+        const WorkTimer::Scope timing(unit_.times.codec);
+        kernels::copy_into(sent_, numbers);
+      }
+      return ranks_.all_gather(sent_, received_, subject);
     }
-    switch (kind_) {
-      case StageKind::gather_sums: return shards.all_gather(sent_, received_, subject);
-      case StageKind::scatter_sums:
-        received_ = into.defined() && into.dtype() == wire && sent_.raw() == numbers.raw()
-                        ? into
-                        : empty(unit_.context, {unit_.split.shard.count()}, wire, Purpose::bucket);
-        return shards.reduce_scatter(sent_, received_, sum, subject);
-      default:
-        received_ = sent_;
-        return (kind_ == StageKind::sum_replicas ? *unit_.axes.replicas : shards).all_reduce(sent_, sum, subject);
+    sent_ = on_wire(numbers, unit_);
+    if (kind_ == StageKind::scatter_sums) {
+      received_ = into.defined() && into.dtype() == wire && sent_.raw() == numbers.raw()
+                      ? into
+                      : empty(unit_.context, {shard.count()}, wire, Purpose::bucket);
+      return ranks_.reduce_scatter(sent_, received_, sum, subject);
     }
+    received_ = sent_;
+    return ranks_.all_reduce(sent_, sum, subject);
   }
   Tensor finish() override {
     sent_ = {};
@@ -53,6 +55,7 @@ class SumStage : public RunningStage {
  private:
   StageKind kind_;
   const UnitSite& unit_;
+  Communicator& ranks_;
   Tensor sent_, received_;
 };
 
@@ -63,16 +66,16 @@ class SumStage : public RunningStage {
 // taken in fp32 in the order of ranks.
 class PayloadStage : public RunningStage {
  public:
-  PayloadStage(StageKind kind, const UnitSite& unit)
-      : kind_(kind),
+  PayloadStage(const ReductionStage& stage, const UnitSite& unit)
+      : kind_(stage.kind),
+        gathers_(stage.collective.kind == CollectiveKind::all_gather),
         unit_(unit),
         codec_(codec_of(unit.options.compression)),
-        ranks_(axis_of(kind, unit.axes)),
-        part_(kind == StageKind::gather_replicas ? unit.split.reduction.residual.count() : unit.split.shard.count()) {}
+        ranks_(unit.axes[stage.collective.axis]),
+        part_(kind_ == StageKind::gather_replicas ? unit.split.reduction.residual.count() : unit.split.shard.count()) {}
 
   Work begin(const Tensor& numbers, const Tensor&) override {
     const Context& context = unit_.context;
-    const bool gathers = kind_ == StageKind::gather_payloads || kind_ == StageKind::gather_replicas;
     {
       const WorkTimer::Scope timing(unit_.times.codec);
       const std::int64_t shards = kind_ == StageKind::gather_replicas  ? 1
@@ -82,10 +85,10 @@ class PayloadStage : public RunningStage {
       // What is left out stays in the numbers, which nobody reads any more unless they are a residual.
       kernels::encode({rows_of(kernels::cast(numbers, DType::f32), 0, shards), rows_of(sent_, 0, shards), codec_});
       if (kind_ == StageKind::scatter_inside) sent_ = by_place(sent_, shards);
-      received_ = empty(context, {(gathers ? ranks_.size() : 1) * shards * bytes()}, DType::u8, Purpose::bucket);
-      slices_ = gathers ? shards : shards / ranks_.size();
+      received_ = empty(context, {(gathers_ ? ranks_.size() : 1) * shards * bytes()}, DType::u8, Purpose::bucket);
+      slices_ = gathers_ ? shards : shards / ranks_.size();
     }
-    return gathers ? ranks_.all_gather(sent_, received_, unit_.subject()) : ranks_.all_to_all(sent_, received_);
+    return gathers_ ? ranks_.all_gather(sent_, received_, unit_.subject()) : ranks_.all_to_all(sent_, received_);
   }
   Tensor finish() override {
     const WorkTimer::Scope timing(unit_.times.codec);
@@ -107,12 +110,6 @@ class PayloadStage : public RunningStage {
     return flat.slice(0, first * length, (first + count) * length).view({count, length});
   }
 
-  static Communicator& axis_of(StageKind kind, const Axes& axes) {
-    return axes[kind == StageKind::scatter_inside    ? Axis::inside
-                : kind == StageKind::scatter_across  ? Axis::across
-                : kind == StageKind::gather_replicas ? Axis::replicas
-                                                     : Axis::shards];
-  }
   // Payloads by subgroup and place, as payloads by place and subgroup.
   Tensor by_place(const Tensor& payloads, std::int64_t shards) const {
     const std::int64_t places = ranks_.size(), subgroups = shards / places;
@@ -123,6 +120,7 @@ class PayloadStage : public RunningStage {
   }
 
   StageKind kind_;
+  bool gathers_;
   const UnitSite& unit_;
   Codec codec_;
   Communicator& ranks_;
@@ -131,15 +129,10 @@ class PayloadStage : public RunningStage {
   Tensor sent_, received_;
 };
 
-std::unique_ptr<RunningStage> make_stage(StageKind kind, const UnitSite& unit) {
-  switch (kind) {
-    case StageKind::scatter_payloads:
-    case StageKind::scatter_inside:
-    case StageKind::scatter_across:
-    case StageKind::gather_payloads:
-    case StageKind::gather_replicas: return std::make_unique<PayloadStage>(kind, unit);
-    default: return std::make_unique<SumStage>(kind, unit);
-  }
+std::shared_ptr<RunningStage> make_stage(const ReductionStage& stage, const UnitSite& unit) {
+  if (stage.kind == StageKind::left_factors) return make_factor_stages(unit);
+  if (stage.sends_sums()) return std::make_shared<SumStage>(stage, unit);
+  return std::make_shared<PayloadStage>(stage, unit);
 }
 
 }  // namespace
@@ -147,18 +140,10 @@ std::unique_ptr<RunningStage> make_stage(StageKind kind, const UnitSite& unit) {
 Reducer::Reducer(const UnitSite& unit) : unit_(unit) {
   const ReductionPlan& plan = unit.split.reduction;
   if (plan.state > 0) feedback_.emplace(unit.context, plan.residual.count());
-  FactorStages factors;
-  for (const ReductionStage& stage : plan.stages) {
-    if (stage.kind == StageKind::left_factors) {
-      factors = make_factor_stages(unit);
-      stages_.push_back(std::move(factors.left));
-      feedback_->protect(factors_ = factors.factors);
-    } else if (stage.kind == StageKind::right_factors) {
-      stages_.push_back(std::move(factors.right));
-    } else {
-      stages_.push_back(make_stage(stage.kind, unit));
-    }
-  }
+  for (const ReductionStage& stage : plan.stages)
+    stages_.push_back(stage.kind == StageKind::right_factors ? stages_.back() : make_stage(stage, unit));
+  if (!stages_.empty()) factors_ = stages_.front()->factors();
+  if (factors_.defined()) feedback_->protect(factors_);
 }
 
 void Reducer::begin(const Tensor& gradient, double scale, const Tensor& into) {
@@ -177,14 +162,9 @@ void Reducer::begin_stage(Tensor numbers) {
   work_ = stages_[next_++]->begin(numbers, into_);
 }
 
-void Reducer::wait() {
-  const Stopwatch watch(unit_.times.waited_ms);
-  std::exchange(work_, {}).wait();
-}
-
 void Reducer::proceed() {
   if (next_ == stages_.size()) return;
-  wait();
+  unit_.times.wait(work_);
   begin_stage(stages_[next_ - 1]->finish());
 }
 
@@ -194,12 +174,9 @@ Tensor Reducer::finish() {
     const WorkTimer::Scope timing(unit_.times.codec);
     feedback_->settle();
   }
-  wait();
-  const Tensor sum = stages_.back()->finish();
+  unit_.times.wait(work_);
   into_ = {};
-  if (sum.dtype() == unit_.split.wire) return sum;
-  const WorkTimer::Scope timing(unit_.times.codec);
-  return kernels::cast(sum, unit_.split.wire);
+  return on_wire(stages_.back()->finish(), unit_);
 }
 
 void Reducer::end_step(bool taken) {

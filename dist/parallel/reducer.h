@@ -24,15 +24,14 @@ class RunningStage {
   virtual Work begin(const Tensor& numbers, const Tensor& into) = 0;
   // What the collective has brought: sums over its ranks.
   virtual Tensor finish() = 0;
+  // What it keeps from step to step; undefined: nothing.
+  virtual Tensor factors() const { return {}; }
 };
 
-// The two stages of PowerSGD, which share the factors that they return: f32, (rank, columns) of each of
-// low_rank_parts(), one behind the other, the same on every rank.
-struct FactorStages {
-  std::unique_ptr<RunningStage> left, right;
-  Tensor factors;
-};
-FactorStages make_factor_stages(const UnitSite& unit);
+// The two stages of PowerSGD in one: the left factors, and then the right ones, which take what has come of the left.
+// It keeps the right ones: f32, (rank, columns) of each of low_rank_parts(), one behind the other, the same on every
+// rank.
+std::shared_ptr<RunningStage> make_factor_stages(const UnitSite& unit);
 
 class Reducer {
  public:
@@ -56,11 +55,10 @@ class Reducer {
 
  private:
   void begin_stage(Tensor numbers);
-  void wait();
 
   const UnitSite& unit_;
   std::optional<ErrorFeedback> feedback_;
-  std::vector<std::unique_ptr<RunningStage>> stages_;
+  std::vector<std::shared_ptr<RunningStage>> stages_;
   Tensor factors_, into_;
   std::size_t next_ = 0;  // stage to begin
   double scale_ = 1;      // of the gradient that is reduced

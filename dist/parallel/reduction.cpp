@@ -11,8 +11,6 @@ using StageKind = ReductionStage::Kind;
 
 constexpr std::int64_t kWide = 4;  // bytes of fp32
 
-std::int64_t width_of(DType dtype) { return static_cast<std::int64_t>(size_of(dtype)); }
-
 void add_stage(ReductionPlan& plan, StageKind kind, const PlannedCollective& collective, std::int64_t held) {
   plan.stages.push_back({kind, collective, held, held});
 }

@@ -15,6 +15,9 @@ namespace keel {
 
 struct UnitSplit;  // keel/dist/parallel/unit_split.h
 
+// Bytes of an element.
+inline std::int64_t width_of(DType dtype) { return static_cast<std::int64_t>(size_of(dtype)); }
+
 struct ReductionStage {
   enum class Kind : unsigned char {
     scatter_sums,      // from the whole gradient to the sums of this rank's shard, in the wire dtype
@@ -33,6 +36,12 @@ struct ReductionStage {
   PlannedCollective collective;
   // Bytes of buffers while it is under way. `later`: in a reduction whose sum is added to one of an earlier pass.
   std::int64_t held = 0, held_later = 0;
+
+  // Whether it sends numbers in the wire dtype, and no bytes or factors.
+  bool sends_sums() const {
+    return kind == Kind::scatter_sums || kind == Kind::sum_whole || kind == Kind::sum_replicas ||
+           kind == Kind::gather_sums;
+  }
 };
 
 struct ReductionPlan {

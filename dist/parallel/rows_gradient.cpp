@@ -13,7 +13,6 @@
 #include "keel/dist/parallel/unit_gradient.h"
 #include "keel/kernels/elementwise.h"
 #include "keel/kernels/embedding.h"
-#include "keel/runtime/stopwatch.h"
 
 namespace keel {
 namespace {
@@ -50,7 +49,7 @@ class RowSums {
   // second call does nothing.
   void proceed() {
     if (most_ >= 0) return;
-    wait(counting_);
+    unit_.times.wait(counting_);
     rows_of_rank_ = counts_.to_vector<std::int64_t>();
     most_ = *std::max_element(rows_of_rank_.begin(), rows_of_rank_.end());
     if (most_ == 0) return;
@@ -69,7 +68,7 @@ class RowSums {
     const Context& context = own_.values().context();
     RowGradient sum(context, own_.table(), unit_.split.wire);
     if (most_ == 0) return sum;
-    for (const Work& work : sending_) wait(work);
+    for (Work& work : sending_) unit_.times.wait(work);
     const std::vector<std::int64_t> indices = indices_.to_vector<std::int64_t>();
     std::vector<std::int64_t> ids, places;
     for (std::size_t rank = 0; rank < rows_of_rank_.size(); ++rank)
@@ -88,11 +87,6 @@ class RowSums {
   }
 
  private:
-  void wait(const Work& work) {
-    const Stopwatch watch(unit_.times.waited_ms);
-    work.wait();
-  }
-
   RowGradient own_;
   Communicator& ranks_;
   const UnitSite& unit_;
@@ -113,7 +107,7 @@ class RowsGradient : public UnitGradient {
   void begin_reduce(double) override {
     unit_.buffer.complete_gradient();
     const RowGradient& rows = unit_.buffer.segments.front().parameter->variable.leaf()->rows;
-    if (is_alone()) own_ = rows;
+    if (is_alone()) own_rows_ = rows;
     else sums_.emplace(rows, unit_.axes.shards, unit_);
   }
   void continue_reduce() override {
@@ -128,18 +122,15 @@ class RowsGradient : public UnitGradient {
       sum = finish_sum();
     }
     const RowGradient rows = sum.cast(unit_.buffer.row_dtype);
-    if (std::exchange(begun_, true)) own_.add(rows.indices(), rows.values());
-    else own_ = rows;
+    if (std::exchange(begun_, true)) own_rows_.add(rows.indices(), rows.values());
+    else own_rows_ = rows;
     unit_.buffer.zero_grad();
   }
   void zero() override {
     unit_.buffer.zero_grad();
-    own_ = {};
+    own_rows_ = {};
     begun_ = false;
   }
-
-  const Tensor& own() const override { return no_tensor_; }
-  const RowGradient& own_rows() const override { return own_; }
 
  private:
   bool is_alone() const { return unit_.axes.shards.size() == 1 && unit_.axes.replicas == nullptr; }
@@ -152,9 +143,7 @@ class RowsGradient : public UnitGradient {
   const UnitSite& unit_;
   Span owned_;  // rows
   std::optional<RowSums> sums_;
-  RowGradient own_;
-  bool begun_ = false;  // own_ holds a sum of this step
-  Tensor no_tensor_;
+  bool begun_ = false;  // own_rows_ holds a sum of this step
 };
 
 }  // namespace

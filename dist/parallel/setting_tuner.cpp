@@ -1,6 +1,5 @@
 #include "keel/dist/parallel/setting_tuner.h"
 
-#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <utility>

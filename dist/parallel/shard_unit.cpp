@@ -14,28 +14,23 @@ ShardUnit::ShardUnit(FlatBuffer layout, const EngineSite& site, std::size_t numb
   attach_parameters(buffer_);
 }
 
-Tensor ShardUnit::shard_gradient(int number) const {
-  if (!buffer_.sparse) return counted(gradient_->own(), virtual_shard(number));
-  const Span rows = rows_of(buffer_, split_.shard);
-  return gradient_->own_rows().between(rows.begin, rows.end).values().flatten();
-}
-
 void ShardUnit::add_squares(const Tensor& state, std::int64_t before, int number) const {
   if (const Tensor noted = gradient_->noted(); noted.defined()) return kernels::add_noted(noted, state, before);
-  kernels::add_squares(shard_gradient(number), state, before + virtual_shard(number).begin);
+  const Span shard = virtual_shard(number);
+  before += shard.begin;
+  if (!buffer_.sparse) return kernels::add_squares(counted(gradient_->own(), shard), state, before);
+  const Span rows = rows_of(buffer_, split_.shard);
+  kernels::add_squares(gradient_->own_rows().between(rows.begin, rows.end).values().flatten(), state, before);
 }
 
-TensorPart ShardUnit::part(const Segment& segment, std::string name, const Tensor& owned) const {
-  return part(segment, std::move(name), owned, split_.owned);
-}
-
-TensorPart ShardUnit::part(const Segment& segment, std::string name, const Tensor& values, Span span) {
-  const std::int64_t begin = std::clamp(segment.offset, span.begin, span.end);
-  const std::int64_t end = std::clamp(segment.offset + segment.numel, span.begin, span.end);
-  if (segment.numel == 0) return {std::move(name), segment.shape, 0, values.slice(0, 0, 0)};
-  if (begin >= end) return {std::move(name), segment.shape};
-  return {std::move(name), segment.shape, begin - segment.offset,
-          values.slice(0, begin - span.begin, end - span.begin)};
+void ShardUnit::add_parts(TensorParts& parts, std::string_view prefix, const Tensor& values, Span span) const {
+  for (const Segment& segment : buffer_.segments) {
+    TensorPart& part = parts.emplace_back(TensorPart{concat(prefix, segment.name), segment.shape});
+    const Span own = overlap(span_of(segment), span);
+    if (own.count() > 0) part.begin = own.begin - segment.offset;
+    if (own.count() > 0 || segment.numel == 0)
+      part.values = values.slice(0, own.begin - span.begin, own.end - span.begin);
+  }
 }
 
 Tensor ShardUnit::counted(const Tensor& owned, Span among) const {

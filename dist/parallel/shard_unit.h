@@ -4,7 +4,7 @@
 
 #include <cstdint>
 #include <memory>
-#include <string>
+#include <string_view>
 
 #include "keel/dist/parallel/unit_gradient.h"
 #include "keel/dist/parallel/unit_parameters.h"
@@ -33,6 +33,7 @@ class ShardUnit {
   ShardUnit(const ShardUnit&) = delete;
   ShardUnit& operator=(const ShardUnit&) = delete;
 
+  std::size_t number() const { return site_.number; }
   const FlatBuffer& layout() const { return buffer_; }
   const UnitSplit& split() const { return split_; }
   bool trainable() const { return split_.trainable; }
@@ -51,19 +52,19 @@ class ShardUnit {
     if (gradient_) gradient_->zero();
   }
 
-  // The owned part of a parameter, in a tensor of the owned elements; without numbers where this rank owns none of it.
-  TensorPart part(const Segment& segment, std::string name, const Tensor& owned) const;
+  // Adds the part of each parameter in a tensor of the owned elements, as "<prefix><parameter>"; without numbers where
+  // this rank owns none of it.
+  void add_parts(TensorParts& parts, std::string_view prefix, const Tensor& owned) const {
+    add_parts(parts, prefix, owned, split_.owned);
+  }
   // The same of a tensor of the elements `span`.
-  static TensorPart part(const Segment& segment, std::string name, const Tensor& values, Span span);
+  void add_parts(TensorParts& parts, std::string_view prefix, const Tensor& values, Span span) const;
   // The part of a tensor of the owned elements that this rank counts in norms and sums: its shard, without padding.
   Tensor counted(const Tensor& owned) const { return counted(owned, split_.shard); }
   // The shard of one of this rank's virtual ranks; shard() where it has but one.
-  Span virtual_shard(int number) const { return keel::part(split_.shard, split_.virtual_ranks, number); }
-  // The gradient of that shard, without padding, as the norm counts it; the values of own_rows() where it is kept as
-  // rows.
-  Tensor shard_gradient(int number = 0) const;
-  // Adds its squares to the state of a step, as kernels::add_squares() does; elements count from `before` plus the
-  // shard's begin.
+  Span virtual_shard(int number) const { return part(split_.shard, split_.virtual_ranks, number); }
+  // Adds the squares of that shard's gradient, without padding, to the state of a step, as kernels::add_squares() does;
+  // elements count from `before` plus the shard's begin. Of one that is kept as rows they are those of own_rows().
   void add_squares(const Tensor& state, std::int64_t before, int number = 0) const;
   // Whether the rows that are looked up from now on count as used.
   void count_rows(bool counts) const;

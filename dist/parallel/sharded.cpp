@@ -48,9 +48,9 @@ Sharded::Sharded(Module& model, const Context& context, std::unique_ptr<Communic
       optimizer_(std::move(optimizer)),
       options_(options),
       offloads_(options.sharding.offloads_optimizer() && context.device().type != DeviceType::cpu) {
-  if (context.device().type == DeviceType::cpu) options_.sharding = options_.sharding.on_processor();
-  const std::vector<FlatBuffer> layout = lay_out(model, size(), optimizer_->requirements().block);
   const bool on_processor = context.device().type == DeviceType::cpu;
+  if (on_processor) options_.sharding = options_.sharding.on_processor();
+  const std::vector<FlatBuffer> layout = lay_out(model, size(), optimizer_->requirements().block);
   check_engine(layout, options_, *optimizer_, size(), offloads_ || on_processor);
   options_.policy.keeps_master = optimizer_->requirements().master;
   options_.policy.averages = optimizer_->requirements().averages;

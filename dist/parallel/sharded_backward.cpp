@@ -114,9 +114,7 @@ void Sharded::warn_of_rounded_sums() {
     context_.log(LogLevel::warning,
                  concat("a forward pass uses the unit '", units_[i]->layout().unit, "' ", schedule_.uses_of(i),
                         " times, and its gradients are added up in ", split.gradient,
-                        "; let its module's uses() say "
-                        "so, and they are added up in ",
-                        policy.gradient));
+                        "; let its module's uses() say so, and they are added up in ", policy.gradient));
   }
 }
 

@@ -8,16 +8,6 @@
 #include "keel/kernels/elementwise.h"
 
 namespace keel {
-namespace {
-
-// The learning rate of the step that follows `taken` others.
-double rate_of(const StepArgs& args, std::int64_t taken) {
-  if (!args.curves.rates.defined()) return args.lr;
-  const std::int64_t at = std::min(taken, args.curves.rates.numel() - 1);
-  return args.curves.rates.slice(0, at, at + 1).item();
-}
-
-}  // namespace
 
 // The mean loss of all ranks as a function of the weights that this one owns. In stage 0 every rank owns and moves all
 // of them, but counts its shard alone.
@@ -25,12 +15,10 @@ class Sharded::Evaluations final : public Objective {
  public:
   Evaluations(Sharded& engine, const Closure& closure, const StepArgs& args)
       : engine_(engine), closure_(closure), args_(args), begin_(engine.state()), first_(begin_) {
-    for (std::size_t i = 0; i < engine.units_.size(); ++i) {
-      ShardUnit& unit = *engine.units_[i];
-      if (!unit.trainable()) continue;
-      numbers_.push_back(i);
-      units_.push_back(&unit);
-      weights_.push_back(unit.parameters().own_weights());
+    for (const auto& unit : engine.units_) {
+      if (!unit->trainable()) continue;
+      units_.push_back(unit.get());
+      weights_.push_back(unit->parameters().own_weights());
     }
     gradient_.resize(units_.size());
   }
@@ -63,11 +51,11 @@ class Sharded::Evaluations final : public Objective {
 
   // Tells the model and the other ranks what the weights have become.
   void publish() {
-    for (std::size_t i = 0; i < units_.size(); ++i) {
-      units_[i]->parameters().adopt_weights();
-      engine_.share_updates(numbers_[i]);
+    for (ShardUnit* unit : units_) {
+      unit->parameters().adopt_weights();
+      engine_.share_updates(unit->number());
       if (engine_.offloads_)
-        engine_.memory_->count_offload(static_cast<std::int64_t>(units_[i]->parameters().own_values().bytes()));
+        engine_.memory_->count_offload(static_cast<std::int64_t>(unit->parameters().own_values().bytes()));
     }
   }
   PendingStep finish() {
@@ -83,7 +71,13 @@ class Sharded::Evaluations final : public Objective {
     engine_.zero_grad();
     engine_.decision_->write(begin_);
   }
-  double rate() const { return rate_of(args_, begin_.steps); }
+  // The learning rate of the step.
+  double rate() const {
+    const Tensor& rates = args_.curves.rates;
+    if (!rates.defined()) return args_.lr;
+    const std::int64_t at = std::min(begin_.steps, rates.numel() - 1);
+    return rates.slice(0, at, at + 1).item();
+  }
 
  private:
   static double add(RankSums& sums, double mine, CombineOp op = CombineOp::sum) {
@@ -109,7 +103,7 @@ class Sharded::Evaluations final : public Objective {
     Tensor gradient = unit.gradient().own();
     if (engine_.offloads_) {
       engine_.memory_->count_offload(static_cast<std::int64_t>(gradient.bytes()));
-      gradient = kernels::to(gradient, unit.parameters().update_context(), Purpose::workspace);
+      gradient = kernels::to(gradient, engine_.memory_->context(), Purpose::workspace);
     }
     gradient = kernels::cast(gradient, engine_.memory_->dtype());
     kernels::scale(gradient, scale);
@@ -119,9 +113,8 @@ class Sharded::Evaluations final : public Objective {
   Sharded& engine_;
   const Closure& closure_;
   const StepArgs& args_;
-  StepState begin_, first_;           // before the step, and as the first evaluation decided
-  std::vector<std::size_t> numbers_;  // of those units of the engine that are trained
-  std::vector<ShardUnit*> units_;
+  StepState begin_, first_;        // before the step, and as the first evaluation decided
+  std::vector<ShardUnit*> units_;  // that are trained
   std::vector<Tensor> weights_, gradient_;
   int evaluations_ = 0;
 };

@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <string>
-#include <utility>
 
-#include "keel/dist/parallel/engine_rules.h"
 #include "keel/dist/parallel/sharded.h"
 #include "keel/kernels/elementwise.h"
 
@@ -25,9 +23,7 @@ void Sharded::check_updated() const {
 TensorParts Sharded::weights() const {
   check_updated();
   TensorParts parts;
-  for (const auto& unit : units_)
-    for (const Segment& segment : unit->layout().segments)
-      parts.push_back(unit->part(segment, segment.name, unit->parameters().own_weights()));
+  for (const auto& unit : units_) unit->add_parts(parts, "", unit->parameters().own_weights());
   const TensorParts buffers = buffer_updates_->parts();
   parts.insert(parts.end(), buffers.begin(), buffers.end());
   return parts;
@@ -43,15 +39,12 @@ TensorParts Sharded::compression_state() const {
   for (const auto& unit : units_) {
     const Reducer* reducer = unit->reducer();
     if (reducer == nullptr || reducer->feedback() == nullptr) continue;
-    const std::vector<Segment>& segments = unit->layout().segments;
-    for (const Segment& segment : segments)
-      parts.push_back(ShardUnit::part(segment, concat("residual.", segment.name), reducer->feedback()->residual(),
-                                      unit->split().reduction.residual));
+    unit->add_parts(parts, "residual.", reducer->feedback()->residual(), unit->split().reduction.residual);
     if (!reducer->factors().defined()) continue;
     std::int64_t at = 0;
     for (const LowRank& part : low_rank_parts(unit->layout(), options_.compression.rank)) {
       const std::int64_t count = part.rank * part.columns;
-      parts.push_back({concat("factor.", segments[part.segment].name),
+      parts.push_back({concat("factor.", unit->layout().segments[part.segment].name),
                        {part.rank, part.columns},
                        0,
                        reducer->factors().slice(0, at, at + count)});
@@ -101,9 +94,7 @@ TensorParts Sharded::strategy_state(bool of_group) const {
     const ShardUnit& unit = *units_[i];
     if (!unit.trainable()) continue;
     for (const StrategyState& state : strategy_->state(strategy_units_[i]))
-      for (const Segment& segment : unit.layout().segments)
-        if (state.of_group || !of_group)
-          all.push_back(unit.part(segment, concat(state.name, '.', segment.name), state.values));
+      if (state.of_group || !of_group) unit.add_parts(all, concat(state.name, '.'), state.values);
   }
   if (of_group) return all;
   *strategy_step_count_.data<double>() = static_cast<double>(strategy_->steps());

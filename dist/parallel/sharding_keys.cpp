@@ -18,8 +18,7 @@ constexpr OptionKey<ShardingOptions> kShardingKeys[] = {
      .help =
          "MiB of gradients that the ranks sum at a time, under strategies ddp and zero1; auto: the first steps try a "
          "few sizes of it, of sharding.prefetch and, where sharding.algorithm adds by rank in one sum, all that do, "
-         "and "
-         "the quickest stay. None changes a bit.",
+         "and the quickest stay. None changes a bit.",
      .known_as = "bucket_cap_mb|bucket_size"},
     {.key = "first_bucket",
      .member = &ShardingOptions::first_bucket,

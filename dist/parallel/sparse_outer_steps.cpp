@@ -1,7 +1,6 @@
 #include "keel/dist/parallel/sparse_outer_steps.h"
 
 #include <cmath>
-#include <optional>
 
 #include "keel/dist/parallel/chunk_payloads.h"
 #include "keel/kernels/elementwise.h"
@@ -9,14 +8,14 @@
 namespace keel {
 namespace {
 
-Codec codec_of(const SparseOuterStepOptions& options) {
-  return {.kind = options.bits == 2 ? Codec::Kind::top_k_2bit : Codec::Kind::top_k, .number = options.keep};
-}
-
-class SparseOuterSteps : public CommunicationStrategy {
+class SparseOuterSteps : public ChunkStrategy {
  public:
   explicit SparseOuterSteps(const SparseOuterStepOptions& options)
-      : options_(options), chunks_{options.chunk}, codec_(codec_of(options)) {
+      : ChunkStrategy(
+            options.chunk,
+            {.kind = options.bits == 2 ? Codec::Kind::top_k_2bit : Codec::Kind::top_k, .number = options.keep},
+            options.every, /*kept=*/2),
+        options_(options) {
     KEEL_CHECK(options.every >= 1, "outer steps come every 1 step or more, got ", options.every);
     KEEL_CHECK(std::isfinite(options.rate) && options.rate > 0, "the outer rate is above 0, got ", options.rate);
     KEEL_CHECK(options.decay >= 0 && options.decay <= 1, "the error's decay is from 0 to 1, got ", options.decay);
@@ -31,10 +30,8 @@ class SparseOuterSteps : public CommunicationStrategy {
                   ", ", options_.keep, " of ", options_.chunk, " in ", options_.bits, " bits");
   }
 
-  bool survives() const override { return true; }
-
   void begin(const StrategySite& site) override {
-    site_.emplace(site);
+    ChunkStrategy::begin(site);
     for (const StrategyUnit& unit : site.units)
       units_.push_back({kept_copy(unit.weights),
                         zeros(unit.weights.context(), unit.weights.shape(), DType::f32, Purpose::optimizer)});
@@ -44,35 +41,21 @@ class SparseOuterSteps : public CommunicationStrategy {
     if (++steps_ % options_.every != 0) return false;
     std::vector<ChunkPayloads> payloads;
     for (std::size_t i = 0; i < units_.size(); ++i) payloads.push_back(take_out(i));
-    site_->outer.attempt([&] {
-      for (ChunkPayloads& each : payloads) each.send(site_->outer);
-      for (const ChunkPayloads& each : payloads) each.wait();
-    });
+    exchange(payloads);
     for (std::size_t i = 0; i < units_.size(); ++i) step(i, payloads[i].mean());
     return true;
   }
 
   void restart() override {
-    steps_ = 0;
+    ChunkStrategy::restart();
     for (std::size_t i = 0; i < units_.size(); ++i) {
       kernels::copy_into(units_[i].anchor, site_->units[i].weights);
       kernels::fill(units_[i].error, 0);
     }
   }
-  std::int64_t steps() const override { return steps_; }
-  void resumed(std::int64_t steps) override { steps_ = steps; }
 
   std::vector<StrategyState> state(std::size_t unit) override {
     return {{"anchor", units_[unit].anchor}, {"error", units_[unit].error, /*of_group=*/true}};
-  }
-
-  StrategyCost cost(std::span<const StrategyNumbers> units, int groups, int) const override {
-    StrategyCost cost{.every = options_.every};
-    for (const StrategyNumbers& unit : units) {
-      cost.state += 2 * 4 * unit.count;
-      cost.sent += ChunkPayloads::bytes_sent(chunks_, codec_, unit, groups);
-    }
-    return cost;
   }
 
  private:
@@ -85,9 +68,7 @@ class SparseOuterSteps : public CommunicationStrategy {
   ChunkPayloads take_out(std::size_t i) {
     const auto& [anchor, error] = units_[i];
     const StrategyUnit& unit = site_->units[i];
-    const Tensor difference = empty(anchor.context(), anchor.shape(), DType::f32, Purpose::bucket);
-    kernels::copy_into(difference, unit.weights);
-    kernels::scale(difference, -1);
+    const Tensor difference = scaled_copy(unit.weights, -1);
     kernels::accumulate(difference, anchor);
     kernels::scale(error, options_.decay);
     kernels::accumulate(error, difference);
@@ -110,11 +91,7 @@ class SparseOuterSteps : public CommunicationStrategy {
   }
 
   SparseOuterStepOptions options_;
-  ShardChunks chunks_;
-  Codec codec_;
-  std::optional<StrategySite> site_;
   std::vector<Unit> units_;
-  std::int64_t steps_ = 0;
 };
 
 }  // namespace

@@ -1,7 +1,6 @@
 #include "keel/dist/parallel/state_slots.h"
 
 #include <algorithm>
-#include <utility>
 
 namespace keel {
 
@@ -17,13 +16,12 @@ StateSlots::StateSlots(const FlatBuffer& layout, const UnitSplit& split, const O
   std::vector<Span> mine;  // by segment, among the elements that this rank updates
   for (std::size_t i = 0; i < layout.segments.size(); ++i) {
     const Segment& segment = layout.segments[i];
-    const std::int64_t begin = std::max(segment.offset, split.owned.begin),
-                       end = std::min(segment.offset + segment.numel, split.owned.end);
-    mine.push_back({begin - split.owned.begin, std::max(begin, end) - split.owned.begin});
+    const Span own = overlap(span_of(segment), split.owned);
+    mine.push_back({own.begin - split.owned.begin, own.end - split.owned.begin});
     const ParameterGroup group = group_of(groups, segment);
     const std::vector<StateKind> kinds = optimizer.parameter_state(segment.shape, group);
     places_[i].resize(kinds.size());
-    if (begin >= end) continue;
+    if (own.count() == 0) continue;
     const bool is_matrix = takes_matrices && !optimizer.matrices(segment.shape, group).empty();
     (is_matrix ? has_matrices_ : has_others_) = true;
     std::size_t number = 0;

@@ -41,7 +41,6 @@ class StateSlots {
   };
   std::optional<Place> place(std::size_t segment, std::size_t kind) const { return places_[segment][kind]; }
 
-  bool has_matrices() const { return has_matrices_; }
   // Of the gradient, and of the states that all elements have. Weights and masters are updated.
   WalkUses gradient_uses() const { return uses(PageUse::read); }
   WalkUses state_uses() const { return uses(PageUse::updated); }

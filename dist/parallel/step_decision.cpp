@@ -1,7 +1,5 @@
 #include "keel/dist/parallel/step_decision.h"
 
-#include <utility>
-
 #include "keel/kernels/elementwise.h"
 #include "keel/runtime/stopwatch.h"
 

@@ -8,7 +8,6 @@
 
 #include "keel/dist/comm/communicator.h"
 #include "keel/dist/parallel/shard_unit.h"
-#include "keel/dist/parallel/sharded_options.h"
 #include "keel/kernels/step_state.h"
 
 namespace keel {

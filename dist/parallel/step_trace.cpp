@@ -41,17 +41,17 @@ class Tracer {
     TraceNode prepare{.name = "prepare matrices"};
     needs_last_compute(prepare);
     for (const auto& [unit, reduction] : reductions_) prepare.needs.push_back(reduction.last);
-    prepare.bytes = deal.owned(rank) * static_cast<std::int64_t>(size_of(deal.dtype()));
+    prepare.bytes = deal.owned(rank) * width_of(deal.dtype());
     std::size_t last = push_compute(std::move(prepare));
     const std::vector<PlannedCollective> collectives = matrix_collectives(deal, rank);
     const auto send = [&](const PlannedCollective& each) {
       last = push_collective({.name = "matrices", .needs = {last}, .collective = each});
     };
-    const bool gathers_first = deal.by_everyone();
-    if (collectives.size() == 2 || (gathers_first && !collectives.empty())) send(collectives.front());
+    const std::size_t before = deal.sharded() ? 1 : 0;  // of the collectives
+    if (before > 0) send(collectives.front());
     last =
         push_compute({.name = "transform matrices", .needs = {last}, .operations = deal.operations(optimizer, rank)});
-    if (!gathers_first && !collectives.empty()) send(collectives.back());
+    if (collectives.size() > before) send(collectives.back());
     transformed_ = last;
   }
   void update(bool sends) {
@@ -60,7 +60,7 @@ class Tracer {
     for (const auto& [unit, reduction] : reductions_) node.needs.push_back(reduction.last);
     if (transformed_) node.needs.push_back(*transformed_);
     for (const UnitSplit& unit : units_)
-      if (unit.trainable) node.bytes += unit.owned.count() * static_cast<std::int64_t>(size_of(unit.values));
+      if (unit.trainable) node.bytes += unit.owned.count() * width_of(unit.values);
     const std::size_t place = push_compute(std::move(node));
     for (std::size_t unit = 0; sends && unit < units_.size(); ++unit)
       if (units_[unit].shares_updates()) gather(unit, place);
@@ -96,7 +96,7 @@ class Tracer {
   void compute(const char* what, std::size_t unit, std::int64_t operations) {
     TraceNode node{.name = what + name_of_unit(layout_[unit]),
                    .operations = operations * tokens_ * matrix_numbers(layout_[unit]),
-                   .bytes = units_[unit].whole * static_cast<std::int64_t>(size_of(units_[unit].values))};
+                   .bytes = units_[unit].whole * width_of(units_[unit].values)};
     needs_last_compute(node);
     if (gathered_[unit]) node.needs.push_back(*gathered_[unit]);
     push_compute(std::move(node));

@@ -1,7 +1,6 @@
 #include "keel/dist/parallel/step_tuning.h"
 
 #include <algorithm>
-#include <string>
 #include <utility>
 
 #include "keel/runtime/memory_limit.h"

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <map>
-#include <string>
 #include <utility>
 
 namespace keel {

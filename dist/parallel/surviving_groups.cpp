@@ -1,7 +1,6 @@
 #include "keel/dist/parallel/surviving_groups.h"
 
 #include <algorithm>
-#include <exception>
 #include <utility>
 
 #include "keel/dist/comm/agreement.h"

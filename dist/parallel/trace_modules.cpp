@@ -1,6 +1,5 @@
 #include "keel/dist/parallel/trace_modules.h"
 
-#include <algorithm>
 #include <string>
 #include <utility>
 

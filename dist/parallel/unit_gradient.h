@@ -38,11 +38,15 @@ class UnitGradient {
   virtual void zero() = 0;
 
   // Of the owned elements, dense, on the device; undefined where it is kept as rows.
-  virtual const Tensor& own() const = 0;
+  const Tensor& own() const { return own_; }
   // The owned rows where it is kept as rows, once it was reduced; they are numbered in the whole table.
-  virtual const RowGradient& own_rows() const = 0;
+  const RowGradient& own_rows() const { return own_rows_; }
   // Null where it is kept as rows.
   virtual Reducer* reducer() { return nullptr; }
+
+ protected:
+  Tensor own_;
+  RowGradient own_rows_;
 };
 
 // Of a trainable unit, which must outlive it: one tensor, or rows. Gives the unit's buffer its gradient.

@@ -1,10 +1,8 @@
 #include "keel/dist/parallel/unit_parameters.h"
 
 #include <exception>
-#include <utility>
 
 #include "keel/kernels/elementwise.h"
-#include "keel/runtime/stopwatch.h"
 
 namespace keel {
 namespace {
@@ -18,8 +16,7 @@ Tensor alias_of(const Tensor& flat) {
 
 }  // namespace
 
-UnitParameters::UnitParameters(const UnitSite& unit)
-    : unit_(unit), update_context_(unit.update_context()), gatherer_(make_gatherer(unit)) {
+UnitParameters::UnitParameters(const UnitSite& unit) : unit_(unit), gatherer_(make_gatherer(unit)) {
   const UnitSplit& split = unit.split;
   FlatBuffer& buffer = unit.buffer;
   const Span kept = split.keeps_own() ? split.owned : Span{0, split.whole};
@@ -29,7 +26,7 @@ UnitParameters::UnitParameters(const UnitSite& unit)
   const Purpose of_state = split.files_state ? Purpose::bucket : Purpose::optimizer;
   const PrecisionPolicy& policy = unit.options.policy;
   if (split.trainable && policy.master()) {
-    own_master_ = empty(update_context_, {split.owned.count()}, policy.master_dtype(), of_state);
+    own_master_ = empty(unit.update_context(), {split.owned.count()}, policy.master_dtype(), of_state);
     initialise(buffer, unit.options.seed, split.owned.begin, own_master_);
   }
   initialise(buffer, unit.options.seed, kept.begin, values);
@@ -46,7 +43,7 @@ UnitParameters::UnitParameters(const UnitSite& unit)
     buffer.values = values;
     own_values_ = values.slice(0, split.owned.begin, split.owned.end);
   }
-  update_values_ = split.trainable ? kernels::to(own_values_, update_context_, of_state) : own_values_;
+  update_values_ = split.trainable ? kernels::to(own_values_, unit.update_context(), of_state) : own_values_;
   const auto page_of = [&](const Tensor& numbers, std::string_view what, bool in_file) {
     return std::make_unique<Page>(*unit.pager, numbers, concat(what, " of ", name_of_unit(buffer)), unit.number,
                                   in_file);
@@ -118,10 +115,7 @@ void UnitParameters::wait_gathered() {
   }
   gathering_active_ = false;
   unit_.buffer.values.storage()->set_touch_hook({});
-  {
-    const Stopwatch watch(unit_.times.waited_ms);
-    std::exchange(gathering_, {}).wait();
-  }
+  unit_.times.wait(gathering_);
   gatherer_->finish();
   if (values_page_ && unit_.split.shards_parameters) values_page_->drop();
 }

@@ -7,7 +7,6 @@
 
 #include "keel/dist/parallel/gatherer.h"
 #include "keel/dist/parallel/page.h"
-#include "keel/nn/flat_buffer.h"
 
 namespace keel {
 
@@ -22,7 +21,6 @@ class UnitParameters {
   // The owned elements, dense, on the device.
   const Tensor& own_values() const { return own_values_; }
   // The same as the optimizer reads and writes them, in the memory where it works: own_values(), or a copy.
-  const Context& update_context() const { return update_context_; }
   const Tensor& update_values() const { return update_values_; }
   const Tensor& own_master() const { return own_master_; }  // undefined without masters
   // The weights as the optimizer sees them, in fp32 where there are masters.
@@ -62,7 +60,6 @@ class UnitParameters {
   bool reads_whole() const { return values_page_ && !unit_.split.shards_parameters; }
 
   const UnitSite& unit_;
-  Context update_context_;
   std::unique_ptr<Gatherer> gatherer_;
   Tensor own_values_, own_master_, update_values_;
   Work gathering_;

@@ -1,7 +1,6 @@
 #include "keel/dist/parallel/unit_schedule.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "keel/runtime/error.h"
 

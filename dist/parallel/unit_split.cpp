@@ -1,7 +1,5 @@
 #include "keel/dist/parallel/unit_split.h"
 
-#include <algorithm>
-
 namespace keel {
 
 UnitSplit split_unit(const FlatBuffer& layout, const ShardedOptions& options, const RankPlace& place) {
@@ -76,7 +74,7 @@ PlannedCollective gather_of(const UnitSplit& unit, std::int64_t times) {
   const bool exact = unit.code == WeightCode::exact;
   return {.kind = CollectiveKind::all_gather,
           .count = exact ? unit.whole : unit.ranks * codec_of(unit.code).bytes(unit.shard.count()),
-          .width = exact ? static_cast<std::int64_t>(size_of(unit.values)) : 1,
+          .width = exact ? width_of(unit.values) : 1,
           .times = times,
           .of_parameters = true};
 }
@@ -84,16 +82,14 @@ PlannedCollective gather_of(const UnitSplit& unit, std::int64_t times) {
 PlannedCollective secondary_gather_of(const UnitSplit& unit, std::int64_t times) {
   return {.kind = CollectiveKind::all_gather,
           .count = unit.whole,
-          .width = static_cast<std::int64_t>(size_of(unit.values)),
+          .width = width_of(unit.values),
           .times = times,
           .of_parameters = true,
           .axis = Axis::inside};
 }
 
 PlannedCollective gradient_gather_of(const UnitSplit& unit) {
-  return {.kind = CollectiveKind::all_gather,
-          .count = unit.whole,
-          .width = static_cast<std::int64_t>(size_of(unit.gradient))};
+  return {.kind = CollectiveKind::all_gather, .count = unit.whole, .width = width_of(unit.gradient)};
 }
 
 }  // namespace keel

@@ -2,6 +2,7 @@
 // What one rank has of a unit: follows from the unit's layout and the options alone. The engine (shard_unit.h) makes
 // its memory by it, and plans (plan.h) count it.
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <span>
@@ -63,10 +64,13 @@ struct UnitSplit {
   // Elements of gradients that lie elsewhere between passes and until the update.
   std::int64_t gradients_paged() const { return (pages_gradient ? whole : 0) + (pages_sums ? shard.count() : 0); }
   // Of the whole gradient; 0 where there is no such memory.
-  std::int64_t gradient_bytes() const {
-    return trainable && !by_rows ? whole * static_cast<std::int64_t>(size_of(gradient)) : 0;
-  }
+  std::int64_t gradient_bytes() const { return trainable && !by_rows ? whole * width_of(gradient) : 0; }
 };
+
+// What two spans have in common; an empty one inside of `b` where that is nothing.
+inline Span overlap(Span a, Span b) { return {std::clamp(a.begin, b.begin, b.end), std::clamp(a.end, b.begin, b.end)}; }
+// The elements of a parameter among those of its unit.
+inline Span span_of(const Segment& segment) { return {segment.offset, segment.offset + segment.numel}; }
 
 UnitSplit split_unit(const FlatBuffer& layout, const ShardedOptions& options, const RankPlace& place);
 std::vector<UnitSplit> split_units(std::span<const FlatBuffer> layout, const ShardedOptions& options,

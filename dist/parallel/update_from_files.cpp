@@ -13,30 +13,20 @@ namespace keel {
 
 // Pages come and go a piece at a time where the processor updates all of their numbers, each for itself. Others are
 // there from the first piece of their unit to the last.
-void OptimizerMemory::make_walk(Walk& walk, Span among, std::int64_t budget) {
+void OptimizerMemory::make_walk(Walk& walk, Span among) const {
   std::vector<WalkedUnit> units;
   for (auto i = static_cast<std::size_t>(among.begin); i < static_cast<std::size_t>(among.end); ++i) {
     const std::vector<Operand>& operands = operands_[i];
     const auto is_used = [&](const Operand& operand) { return operand.uses.*walk.of != PageUse::none; };
     if (!std::ranges::any_of(operands, is_used)) continue;
-    WalkedUnit& unit = units.emplace_back();
-    unit.elements = units_[i]->owned().count();
     walk.units.push_back(i);
-    std::vector<WholePage>& whole = walk.whole_pages.emplace_back();
-    const auto add = [&](Page* page, PageUse use, bool in_pieces, bool from_host) {
-      if (page == nullptr || use == PageUse::none) return;
-      if (from_host && !page->is_in_file()) return;  // it is used where it lies
-      if (!in_pieces) whole.push_back({page, use, from_host});
-      const auto width = static_cast<std::int64_t>(size_of(page->numbers().dtype()));
-      unit.add(use, in_pieces, in_pieces ? width : page->bytes());
-    };
-    for (const Operand& operand : operands)
-      add(operand.page, operand.uses.*walk.of, operand.in_pieces, operand.from_host);
-    for (Page* page : units_[i]->parameters().pages())
-      if (std::ranges::find(operands, page, &Operand::page) == operands.end())
-        add(page, kWeightUses.*walk.of, /*in_pieces=*/false, /*from_host=*/false);
+    WalkedUnit& unit = units.emplace_back(WalkedUnit{.elements = units_[i]->owned().count()});
+    for (const Operand& operand : operands) {
+      if (operand.in_pieces) unit.add(operand.uses.*walk.of, true, width_of(operand.page->numbers().dtype()));
+      else if (operand.comes_whole(walk.of)) unit.add(operand.uses.*walk.of, false, operand.page->bytes());
+    }
   }
-  walk.order = walk_update(units, pager_->piece(), budget);
+  walk.order = walk_update(units, pager_->piece(), site_.options.sharding.offload_budget);
 }
 
 // One walk. What cannot be read leaves its piece as it is, and the ranks go on sharing units and matrices, so that all
@@ -46,41 +36,15 @@ class OptimizerMemory::WalkOverFiles {
   WalkOverFiles(OptimizerMemory& memory, const Walk& walk, const StepInput& input, const Updated& updated)
       : memory_(memory), walk_(walk), prepares_(walk.of == &WalkUses::prepare), input_(input), updated_(updated) {}
 
-  void run() {
-    for (const WalkStep& step : walk_.order.steps) take(step);
-  }
-
- private:
-  // What is in memory of a piece.
-  struct Piece {
-    std::vector<std::unique_ptr<PagePiece>> parts;  // by operand; null: that one is whole, or not used
-    HostCopy gradient;                              // where the optimizer works for a device
-    // The page of a gradient that is used whole where it was read, in all pieces of its unit.
-    std::shared_ptr<PagePiece> whole_gradient;
-  };
-
-  void take(const WalkStep& step) {
-    switch (step.kind) {
-      case WalkStep::Kind::fetch: return fetch(step);
-      case WalkStep::Kind::update: return update(step);
-      case WalkStep::Kind::settle: return settle(step);
-    }
-  }
-
-  std::size_t number_of(const WalkStep& step) const { return walk_.units[step.unit]; }
-  std::span<const WholePage> whole_pages(const WalkStep& step) const { return walk_.whole_pages[step.unit]; }
-  std::span<const Operand> operands(const WalkStep& step) const { return memory_.operands_[number_of(step)]; }
-  PageUse use_of(const Operand& operand) const { return operand.uses.*walk_.of; }
-  bool takes_gradient(const WalkStep& step) const { return use_of(operands(step)[kGradient]) != PageUse::none; }
-
   void fetch(const WalkStep& step) {
     Piece& piece = arriving_.emplace_back();
     if (step.is_first()) {
       fetched_gradient_.reset();
-      for (const WholePage& whole : whole_pages(step))
+      for_each_whole(step, [&](const Operand& whole) {
         if (whole.from_host)
           fetched_gradient_ = std::make_shared<PagePiece>(*whole.page, Span{0, whole.page->numbers().numel()});
         else whole.page->fetch();
+      });
     }
     piece.whole_gradient = fetched_gradient_;
     if (step.is_last) fetched_gradient_.reset();
@@ -98,8 +62,9 @@ class OptimizerMemory::WalkOverFiles {
     arriving_.pop_front();
     if (step.is_first()) {
       has_whole_ = true;
-      for (const WholePage& whole : whole_pages(step))
+      for_each_whole(step, [&](const Operand& whole) {
         has_whole_ &= whole.from_host ? piece.whole_gradient->wait() : whole.page->wait();
+      });
     }
     bool is_there = has_whole_;
     for (const auto& part : piece.parts) is_there &= !part || part->wait();
@@ -112,19 +77,46 @@ class OptimizerMemory::WalkOverFiles {
     leaving_.push_back(std::move(piece));
   }
 
+  void settle(const WalkStep& step) {
+    for (const auto& part : leaving_.front().parts)
+      if (part) part->wait();
+    leaving_.pop_front();
+    if (!step.is_last) return;
+    for_each_whole(step, [](const Operand& whole) {
+      if (!whole.from_host) whole.page->settle();
+    });
+  }
+
+ private:
+  // What is in memory of a piece.
+  struct Piece {
+    std::vector<std::unique_ptr<PagePiece>> parts;  // by operand; null: that one is whole, or not used
+    HostCopy gradient;                              // where the optimizer works for a device
+    // The page of a gradient that is used whole where it was read, in all pieces of its unit.
+    std::shared_ptr<PagePiece> whole_gradient;
+  };
+
+  std::size_t number_of(const WalkStep& step) const { return walk_.units[step.unit]; }
+  std::span<const Operand> operands(const WalkStep& step) const { return memory_.operands_[number_of(step)]; }
+  PageUse use_of(const Operand& operand) const { return operand.uses.*walk_.of; }
+  // Calls f(operand) for those whose pages are whole while the unit is walked over.
+  template <class F>
+  void for_each_whole(const WalkStep& step, const F& f) const {
+    for (const Operand& operand : operands(step))
+      if (operand.comes_whole(walk_.of)) f(operand);
+  }
+  bool takes_gradient(const WalkStep& step) const { return use_of(operands(step)[kGradient]) != PageUse::none; }
+
   // Of an optimizer that measures, which has units whole. All ranks add their sums, whatever is there of them.
   void measure(const WalkStep& step, const Piece& piece) {
     const std::size_t number = number_of(step);
     TensorSums* const sums = memory_.unit_sums_[number];
     if (sums == nullptr) return;
-    const auto of_unit = [](const std::vector<ParameterRange>& all, Span own) {
-      return std::span(all).subspan(static_cast<std::size_t>(own.begin), static_cast<std::size_t>(own.count()));
-    };
-    const std::span ranges = of_unit(memory_.ranges_, memory_.unit_ranges_[number]);
+    const std::span ranges = ranges_in(memory_.ranges_, memory_.unit_ranges_[number]);
     const Span parts = memory_.unit_parts_[number];
     if (memory_.offloads_)
       sums->measure(memory_.with_gradients(memory_.parts_, parts, number, gradient_of(step, piece)), ranges, input_);
-    else sums->measure(of_unit(memory_.parts_, parts), ranges, input_);
+    else sums->measure(ranges_in(memory_.parts_, parts), ranges, input_);
   }
 
   void work_on(const WalkStep& step, const Piece& piece) {
@@ -162,24 +154,21 @@ class OptimizerMemory::WalkOverFiles {
 
   // What the optimizer works on of a piece.
   std::vector<ParameterRange> ranges_of(const WalkStep& step, const Piece& piece) const {
-    const Span ranges = memory_.unit_ranges_[number_of(step)];
     const std::int64_t first = operands(step)[kValues].numbers.offset();
     std::vector<ParameterRange> parts;
-    for (std::int64_t r = ranges.begin; r < ranges.end; ++r) {
-      const ParameterRange& range = memory_.ranges_[static_cast<std::size_t>(r)];
+    for (const ParameterRange& range : ranges_in(memory_.ranges_, memory_.unit_ranges_[number_of(step)])) {
       const std::int64_t begin = range.parameter.offset() - first, count = range.parameter.numel();
-      const Span among{std::max(begin, step.piece.begin) - begin, std::min(begin + count, step.piece.end) - begin};
-      if (among.begin >= among.end) continue;
+      const Span mine = overlap({begin, begin + count}, step.piece), in_range{mine.begin - begin, mine.end - begin};
+      if (mine.count() == 0) continue;
       ParameterRange& part = parts.emplace_back(range);
       for (Tensor* each : {&part.parameter, &part.master, &part.gradient, &part.matrix})
-        *each = cut(step, piece, *each, among);
+        *each = cut(step, piece, *each, in_range);
       if (memory_.offloads_ && takes_gradient(step))
-        part.gradient = gradient_of(step, piece)
-                            .slice(0, begin + among.begin - step.piece.begin, begin + among.end - step.piece.begin);
+        part.gradient = gradient_of(step, piece).slice(0, mine.begin - step.piece.begin, mine.end - step.piece.begin);
       for (Tensor& state : part.state)  // those of other extents belong to units that come whole
-        if (state.numel() == count) state = cut(step, piece, state, among);
-      part.first += among.begin;
-      part.begin += among.begin;
+        if (state.numel() == count) state = cut(step, piece, state, in_range);
+      part.first += in_range.begin;
+      part.begin += in_range.begin;
     }
     return parts;
   }
@@ -191,20 +180,11 @@ class OptimizerMemory::WalkOverFiles {
       else part.reset();
     }
     if (!step.is_last) return;
-    for (const WholePage& whole : whole_pages(step)) {
-      if (whole.from_host) continue;
-      if (has_whole_ && whole.use == PageUse::updated) whole.page->store();
+    for_each_whole(step, [&](const Operand& whole) {
+      if (whole.from_host) return;
+      if (has_whole_ && use_of(whole) == PageUse::updated) whole.page->store();
       else whole.page->drop();
-    }
-  }
-
-  void settle(const WalkStep& step) {
-    for (const auto& part : leaving_.front().parts)
-      if (part) part->wait();
-    leaving_.pop_front();
-    if (step.is_last)
-      for (const WholePage& whole : whole_pages(step))
-        if (!whole.from_host) whole.page->settle();
+    });
   }
 
   OptimizerMemory& memory_;
@@ -221,13 +201,17 @@ void OptimizerMemory::update_from_files(const Tensor& decided, const Updated& up
   pager_->take_back();
   const HostCopy of_host = offloads_ ? HostCopy(decided) : HostCopy();
   const StepInput input{.step = offloads_ ? of_host.get() : decided, .shared = shared_};
+  const auto walk = [&](const Walk& each) {
+    WalkOverFiles walker(*this, each, input, updated);
+    run_walk(each.order, walker);
+  };
   for (Batch& batch : batches_) {
     if (batch.matrices) {
       batch.matrices->begin(ranges_);
-      WalkOverFiles(*this, batch.prepare, input, updated).run();
+      walk(batch.prepare);
       batch.matrices->run(ranges_);
     }
-    WalkOverFiles(*this, batch.update, input, updated).run();
+    walk(batch.update);
     if (batch.matrices) batch.matrices->end(ranges_);
   }
   optimizer_.advance(input);

@@ -1,8 +1,7 @@
-#include "keel/dist/parallel/update_peaks.h"
+// What an update has in memory at a time while it walks over files: where the model computes, and beside a device in
+// the processor's memory.
 
-#include <algorithm>
-#include <iterator>
-
+#include "keel/dist/parallel/file_plan.h"
 #include "keel/dist/parallel/tier_counts.h"
 
 namespace keel {
@@ -14,16 +13,6 @@ class UpdateCounter {
   UpdateCounter(WalkOf of, std::span<const UpdatedUnit> units, bool on_device)
       : of_(of), units_(units), memory_(on_device) {}
 
-  void add(const WalkStep& step) {
-    switch (step.kind) {
-      case WalkStep::Kind::fetch: return fetch(step);
-      case WalkStep::Kind::update: return update(step);
-      case WalkStep::Kind::settle: return settle(step);
-    }
-  }
-  TierPeaks peaks() const { return {memory_.here.peak, memory_.host_peak()}; }
-
- private:
   void fetch(const WalkStep& step) {
     for (const PlannedPage& page : pages(step)) {
       if (page.in_pieces) memory_.add_on_host(piece_bytes(step, page));
@@ -35,7 +24,10 @@ class UpdateCounter {
     for (const PlannedPage& page : pages(step))
       if (step.is_first() && page.on_device) memory_.wait(bytes_of(page));
     memory_.add_on_host(-step.piece.count() * unit(step).gradient_width);
-    if (step.is_last) come_and_go(unit(step).shared);
+    if (step.is_last) {  // these come and go
+      memory_.here.add(unit(step).shared);
+      memory_.here.add(-unit(step).shared);
+    }
     // What is not written goes first.
     for (const PlannedPage& page : pages(step))
       if (page.uses.*of_ == PageUse::read) leave(step, page);
@@ -49,25 +41,17 @@ class UpdateCounter {
       else if (step.is_last) memory_.settle(bytes_of(page));
     }
   }
+  TierPeaks peaks() const { return {memory_.here.peak, memory_.host_peak()}; }
 
+ private:
   // A piece goes, or with the last one of its unit a whole page.
   void leave(const WalkStep& step, const PlannedPage& page) {
     if (page.in_pieces) memory_.add_on_host(-piece_bytes(step, page));
     else if (step.is_last) page.on_device ? memory_.drop(bytes_of(page)) : memory_.add_on_host(-page.bytes());
   }
-  void come_and_go(std::int64_t bytes) {
-    memory_.here.add(bytes);
-    memory_.here.add(-bytes);
-  }
 
   const UpdatedUnit& unit(const WalkStep& step) const { return units_[step.unit]; }
-  // Those that the walk uses.
-  std::vector<PlannedPage> pages(const WalkStep& step) const {
-    std::vector<PlannedPage> used;
-    std::ranges::copy_if(unit(step).pages.pages, std::back_inserter(used),
-                         [&](const PlannedPage& page) { return page.uses.*of_ != PageUse::none; });
-    return used;
-  }
+  const std::vector<PlannedPage>& pages(const WalkStep& step) const { return unit(step).pages.pages; }
   bool is_written(const PlannedPage& page) const { return page.uses.*of_ == PageUse::updated; }
   static std::int64_t piece_bytes(const WalkStep& step, const PlannedPage& page) {
     return step.piece.count() * page.width;
@@ -81,9 +65,12 @@ class UpdateCounter {
 
 }  // namespace
 
-TierPeaks peaks_of_walk(const UpdateWalk& walk, WalkOf of, std::span<const UpdatedUnit> units, bool on_device) {
+TierPeaks peaks_of_walk(WalkOf of, std::span<const UpdatedUnit> units, std::int64_t piece, std::int64_t budget,
+                        bool on_device) {
+  std::vector<WalkedUnit> walked;
+  for (const UpdatedUnit& unit : units) walked.push_back(unit.pages.walked(of));
   UpdateCounter counter(of, units, on_device);
-  for (const WalkStep& step : walk.steps) counter.add(step);
+  run_walk(walk_update(walked, piece, budget), counter);
   return counter.peaks();
 }
 

@@ -64,4 +64,16 @@ std::int64_t piece_of_walk(std::span<const WalkedUnit> units, std::int64_t budge
 // the budget.
 UpdateWalk walk_update(std::span<const WalkedUnit> units, std::int64_t piece, std::int64_t budget);
 
+// Hands each step to fetch(), update() or settle() of whoever walks.
+template <class Walker>
+void run_walk(const UpdateWalk& walk, Walker& walker) {
+  for (const WalkStep& step : walk.steps) {
+    switch (step.kind) {
+      case WalkStep::Kind::fetch: walker.fetch(step); break;
+      case WalkStep::Kind::update: walker.update(step); break;
+      case WalkStep::Kind::settle: walker.settle(step); break;
+    }
+  }
+}
+
 }  // namespace keel
