@@ -166,6 +166,7 @@ TEST(FastComponents, GoOnToTheSameBitsAndSendWhatThePlanSays) {
                 Sharded second(second_net, testing::context(1), comm, make_sgd(), options);
                 second.load_weights(first.weights());
                 second.load_optimizer_state(first.optimizer_state(), first.state());
+                EXPECT_EQ(doubles(first.strategy_state().back().values), std::vector<double>{3});
                 second.load_strategy_state(first.strategy_state());
                 for (int step = 3; step < 6; ++step) step_of(second, second_net, comm, step, DType::f32);
                 EXPECT_TRUE(whole_values(second) == whole_values(whole)) << "stage " << number;

@@ -179,6 +179,7 @@ TEST(OuterSteps, GoOnInTheMiddleOfAWindowToTheSameBits) {
           Sharded first(first_net, testing::context(1), comm, make_adamw(), options);
           for (int step = 0; step < 8; ++step) train_step(whole, whole_net, comm, step, DType::f32, 1e-2);
           for (int step = 0; step < stop; ++step) train_step(first, first_net, comm, step, DType::f32, 1e-2);
+          EXPECT_EQ(doubles(first.strategy_state().back().values), std::vector<double>{static_cast<double>(stop)});
           Sharded second(second_net, testing::context(1), comm, make_adamw(), options);
           second.load_weights(first.weights());
           second.load_optimizer_state(first.optimizer_state(), first.state());
@@ -188,6 +189,23 @@ TEST(OuterSteps, GoOnInTheMiddleOfAWindowToTheSameBits) {
               << make_outer_steps(outer)->describe() << ", stage " << number << ", stopped after " << stop;
         });
       }
+}
+
+TEST(OuterSteps, CostATensorForEachThingThatOutlivesAStepAndASumOfAllNumbers) {
+  const StrategyNumbers units[] = {{.count = 9}, {.count = 6}};
+  const auto cost = [&](const OuterStepOptions& options) { return make_outer_steps(options)->cost(units, 3, 1); };
+  const auto kept = [&](const OuterStepOptions& options) { return cost(options).state / (4 * (9 + 6)); };
+  EXPECT_EQ(kept({}), 1);
+  EXPECT_EQ(kept({.repeats = true}), 1);
+  EXPECT_EQ(kept({.momentum = 0.5}), 2);
+  EXPECT_EQ(kept({.every = 2, .delay = 1}), 2);
+  EXPECT_EQ(kept({.every = 2, .delay = 1, .repeats = true}), 3);
+  EXPECT_EQ(kept({.every = 2, .momentum = 0.5, .delay = 1, .repeats = true}), 4);
+  // Two thirds of the numbers go to the groups that add them up, and the third that is added here to the two others.
+  for (const std::int64_t every : {1, 5}) {
+    EXPECT_EQ(cost({.every = every}).sent, 4 * (6 + 2 * 3 + 4 + 2 * 2));
+    EXPECT_EQ(cost({.every = every}).every, every);
+  }
 }
 
 // What the plan says: nothing crosses groups but the outer steps.

@@ -136,6 +136,13 @@ std::vector<Variant> variants() {
          o.compression = {.type = Compression::Type::top_k, .fraction = 0.9};
        },
        true},
+      {"int8 across groups",
+       [](ShardedOptions& o) {
+         o.compression = {.type = Compression::Type::int8};
+         o.sharding.group = 2;
+       },
+       true},
+      {"of 2 virtual ranks", [](ShardedOptions& o) { o.sharding.virtual_ranks = 2; }, true},
       {"of 8 virtual ranks", [](ShardedOptions& o) { o.sharding.virtual_ranks = 8; }},
       {"sent as fp16", [](ShardedOptions& o) { o.compression = {.type = Compression::Type::fp16}; }, true},
       {"rank 2", [](ShardedOptions& o) { o.compression = {.type = Compression::Type::power_sgd, .rank = 2}; }, true}};
@@ -220,7 +227,7 @@ TEST(PlanCounts, IsWhatTheEngineCountsInEveryStageRankCountAndOption) {
             variant.set(options);
             if (options.sharding.group > 0 && ranks % options.sharding.group != 0) continue;
             if (options.sharding.subgroup > 0 && ranks % options.sharding.subgroup != 0) continue;
-            if (options.sharding.virtual_ranks > 0 && ranks == 3) continue;
+            if (options.sharding.virtual_ranks > 0 && (ranks == 3 || ranks > options.sharding.virtual_ranks)) continue;
             options.micro_batches = micro_batches;
             expect_as_planned(concat(c.name, ", ", variant.name), c, ranks, options,
                               {.settings = AdamSettings{.decoupled = true}});

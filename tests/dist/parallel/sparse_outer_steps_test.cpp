@@ -146,6 +146,7 @@ TEST(SparseOuterSteps, GoOnInTheMiddleOfAWindowToTheSameBits) {
         Sharded second(second_net, testing::context(1), comm, make_adamw(), options);
         second.load_weights(first.weights());
         second.load_optimizer_state(first.optimizer_state(), first.state());
+        EXPECT_EQ(doubles(first.strategy_state().back().values), std::vector<double>{static_cast<double>(stop)});
         second.load_strategy_state(first.strategy_state());
         for (int step = stop; step < 8; ++step) train_step(second, second_net, comm, step, DType::f32, 1e-2);
         EXPECT_TRUE(whole_values(second) == whole_values(whole)) << "stage " << number << ", stopped after " << stop;
