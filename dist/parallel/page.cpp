@@ -1,21 +1,11 @@
 #include "keel/dist/parallel/page.h"
 
 #include <algorithm>
+#include <utility>
 
-#include "keel/dist/parallel/page_piece.h"
 #include "keel/runtime/error.h"
 
 namespace keel {
-namespace {
-
-// Of numbers that are not wanted any more: they may have failed.
-void wait_for_nobody(const PageWork& work) {
-  try {
-    work.wait();
-  } catch (const std::exception&) { return; }
-}
-
-}  // namespace
 
 void Pager::borrow(Page& page) {
   if (!std::exchange(page.is_borrowed_, true)) {
@@ -83,7 +73,9 @@ Page::~Page() {
   pager_.forget(*this);
   if (pager_.leaving_ == this) pager_.leaving_ = nullptr;
   numbers_.storage()->set_touch_hook({});
-  wait_for_nobody(work_);
+  try {
+    work_.wait();
+  } catch (const std::exception&) { return; }  // nobody wants these numbers any more
 }
 
 void Page::watch() {
@@ -198,31 +190,6 @@ void Page::store() {
 
 void Page::settle() {
   if (state_ == State::leaving && wait()) drop();
-}
-
-PagePiece::PagePiece(Page& page, Span elements) : page_(page), elements_(elements) {
-  page.drop();
-  numbers_ = empty(page.numbers_.context().host(), {elements.count()}, page.numbers_.dtype(), Purpose::bucket);
-  if (elements.count() > 0) work_ = page.pager_.file().read(*page.number_, part(), numbers_.raw());
-}
-
-PagePiece::~PagePiece() { wait_for_nobody(work_); }
-
-PagePart PagePiece::part() const {
-  const auto width = static_cast<std::int64_t>(size_of(numbers_.dtype()));
-  return {elements_.begin * width, elements_.count() * width};
-}
-
-bool PagePiece::wait() try {
-  std::exchange(work_, {}).wait();
-  return true;
-} catch (const Error&) {
-  page_.pager_.note(std::current_exception());
-  return false;
-}
-
-void PagePiece::store() {
-  if (elements_.count() > 0) work_ = page_.pager_.file().write(*page_.number_, part(), numbers_.raw());
 }
 
 }  // namespace keel
