@@ -52,9 +52,7 @@ RunSteps::Turn ManualSteps::next(StepFlags flags) {
   return conclude(told);
 }
 
-RunSteps::Turn ManualSteps::finish(StepFlags flags) {
-  return turn_without_step(flags, parts_.ranks.size());
-}
+RunSteps::Turn ManualSteps::finish(StepFlags flags) { return turn_without_step(flags, parts_.ranks.size()); }
 
 RunSteps::Turn ManualSteps::ask(StepFlags flags) {
   const StepFlags asked = {.stop = flags.stop, .late = flags.late, .failed = flags.failed, .wishes = flags.wishes};

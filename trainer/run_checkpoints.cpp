@@ -40,9 +40,7 @@ bool RunCheckpoints::is_due(std::int64_t step, bool asked) const {
   return asked || is_due_again_ || config_.every.is_due(step);
 }
 
-bool RunCheckpoints::asks() const {
-  return ranks_.rank() == 0 && config_.is_due_after(seconds_now() - last_);
-}
+bool RunCheckpoints::asks() const { return ranks_.rank() == 0 && config_.is_due_after(seconds_now() - last_); }
 
 void RunCheckpoints::save(const TrainState& state) {
   last_ = seconds_now();
