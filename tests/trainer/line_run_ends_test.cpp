@@ -16,11 +16,7 @@ namespace {
 using namespace testing;
 using Steps = std::vector<std::int64_t>;
 
-class LineRunEnds : public ::testing::TestWithParam<int> {
- protected:
-  const int n = GetParam();  // ranks
-  const TemporaryFolder place;
-};
+class LineRunEnds : public LineRunsByRanks {};
 INSTANTIATE_TEST_SUITE_P(ByRanks, LineRunEnds, ::testing::Values(1, 2));
 
 // The spans "step K" of a trace, by K.

@@ -16,11 +16,7 @@ using namespace testing;
 namespace fs = std::filesystem;
 using Steps = std::vector<std::int64_t>;
 
-class LineRunSaves : public ::testing::TestWithParam<int> {
- protected:
-  const int n = GetParam();  // ranks
-  const TemporaryFolder place;
-};
+class LineRunSaves : public LineRunsByRanks {};
 INSTANTIATE_TEST_SUITE_P(ByRanks, LineRunSaves, ::testing::Values(1, 2));
 
 Callbacks in_step(int rank, std::int64_t step, std::function<void()> what) {

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "keel/trainer/callback.h"
 #include "tests/error_of.h"
+#include "tests/trainer/everywhere.h"
 #include "tests/trainer/line_task.h"
 
 namespace keel::testing {
@@ -55,35 +55,25 @@ inline ShownRun shown_run(int n, const Config& config, const Prepare& prepare = 
   return first;
 }
 
-// Calls a function at the events of steps and evaluations.
-class AtEvents : public Callback {
+// Everywhere, with epochs, steps of checkpoints and reasons of exceptions.
+class AtEvents : public Everywhere {
  public:
-  using OnEvent = std::function<void(const std::string& event, LoopView& view)>;
-  explicit AtEvents(OnEvent on_event) : on_event_(std::move(on_event)) {}
-  std::string_view name() const override { return "at_events"; }
-  void fit_begin(LoopView& v) override { on_event_("fit_begin", v); }
-  void resumed(LoopView& v) override { on_event_("resumed", v); }
+  explicit AtEvents(OnEvent on_event) : Everywhere(std::move(on_event), "at_events") {}
   void epoch_begin(LoopView& v) override { on_event_("epoch_begin", v); }
-  void step_begin(LoopView& v) override { on_event_("step_begin", v); }
-  void before_backward(LoopView& v) override { on_event_("before_backward", v); }
-  void after_backward(LoopView& v) override { on_event_("after_backward", v); }
-  void before_optimizer_step(LoopView& v) override { on_event_("before_optimizer_step", v); }
-  void after_optimizer_step(LoopView& v) override { on_event_("after_optimizer_step", v); }
-  void step_end(LoopView& v) override { on_event_("step_end", v); }
-  void evaluation_begin(LoopView& v) override { on_event_("evaluation_begin", v); }
-  void evaluation_end(LoopView& v, bool done) override { on_event_(done ? "evaluation_end" : "evaluation_failed", v); }
   void checkpoint_saved(LoopView& v, const std::string&, std::int64_t step) override {
     on_event_(concat("checkpoint_saved_", step), v);
   }
   void epoch_end(LoopView& v) override { on_event_("epoch_end", v); }
   void exception(LoopView& v, const std::exception& error) override { on_event_(concat("<", error.what(), ">"), v); }
-  void interrupt(LoopView& v) override { on_event_("interrupt", v); }
-  void fit_end(LoopView& v) override { on_event_("fit_end", v); }
-
- private:
-  OnEvent on_event_;
 };
 
 inline Callbacks at_events(AtEvents::OnEvent on_event) { return {std::make_shared<AtEvents>(std::move(on_event))}; }
+
+// Runs of one rank, and of two.
+class LineRunsByRanks : public ::testing::TestWithParam<int> {
+ protected:
+  const int n = GetParam();  // ranks
+  const TemporaryFolder place;
+};
 
 }  // namespace keel::testing

@@ -33,11 +33,7 @@ std::string events_of(int n, const Config& config, const AtEvents::OnEvent& then
   return seen[0];
 }
 
-class LineRuns : public ::testing::TestWithParam<int> {
- protected:
-  const int n = GetParam();  // ranks
-  const TemporaryFolder place;
-};
+class LineRuns : public LineRunsByRanks {};
 INSTANTIATE_TEST_SUITE_P(ByRanks, LineRuns, ::testing::Values(1, 2));
 
 TEST_P(LineRuns, HaveTheirEventsInOrder) {
