@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "keel/dist/comm/agreement.h"
-#include "keel/dist/parallel/surviving_groups.h"
+#include "keel/dist/strategies/surviving_groups.h"
 #include "keel/optim/optimizer.h"
 #include "keel/trainer/assembly.h"
 #include "keel/trainer/config.h"

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "keel/dist/parallel/surviving_groups.h"
+#include "keel/dist/strategies/surviving_groups.h"
 #include "keel/trainer/config.h"
 #include "keel/trainer/logged.h"
 

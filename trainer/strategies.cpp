@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "keel/dist/parallel/fast_components.h"
-#include "keel/dist/parallel/outer_steps.h"
-#include "keel/dist/parallel/sparse_outer_steps.h"
+#include "keel/dist/strategies/fast_components.h"
+#include "keel/dist/strategies/outer_steps.h"
+#include "keel/dist/strategies/sparse_outer_steps.h"
 
 namespace keel {
 namespace {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "keel/config/settings.h"
-#include "keel/dist/parallel/communication_strategy.h"
+#include "keel/dist/strategies/communication_strategy.h"
 
 namespace keel {
 

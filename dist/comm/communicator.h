@@ -181,8 +181,8 @@ class Communicator {
   // which goes as a whole. Every rank calls it; the same Error.
   virtual std::unique_ptr<Lifeline> lifeline(const std::vector<int>& groups);
   // Runs f, of which all collectives are among these ranks and nothing that lasts is written before they have
-  // succeeded. Where ranks may be lost (keel/dist/parallel/surviving_groups.h), those that are left run it again if one
-  // was lost meanwhile; otherwise once.
+  // succeeded. Where ranks may be lost (keel/dist/strategies/surviving_groups.h), those that are left run it again if
+  // one was lost meanwhile; otherwise once.
   virtual void attempt(const std::function<void()>& f) { f(); }
   // How often ranks were lost so far; then rank() and size() are others than before, and what was under way has failed.
   virtual std::int64_t losses() const { return 0; }

@@ -5,7 +5,7 @@
 
 #include "keel/dist/parallel/engine_keys.h"
 #include "keel/dist/parallel/rank_groups.h"
-#include "keel/dist/parallel/surviving_groups.h"
+#include "keel/dist/strategies/surviving_groups.h"
 #include "keel/runtime/error.h"
 
 namespace keel {

@@ -4,7 +4,7 @@
 #include <limits>
 #include <utility>
 
-#include "keel/dist/parallel/deal_by_cost.h"
+#include "keel/dist/comm/deal_by_cost.h"
 
 namespace keel {
 

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "keel/dist/parallel/surviving_groups.h"
+#include "keel/dist/strategies/surviving_groups.h"
 #include "keel/runtime/error.h"
 
 namespace keel {

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "keel/dist/parallel/engine_site.h"
-#include "keel/dist/parallel/error_feedback.h"
 #include "keel/dist/parallel/unit_split.h"
+#include "keel/dist/strategies/error_feedback.h"
 
 namespace keel {
 

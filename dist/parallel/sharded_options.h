@@ -8,10 +8,10 @@
 #include <string>
 #include <string_view>
 
-#include "keel/dist/parallel/communication_strategy.h"
 #include "keel/dist/parallel/compression.h"
 #include "keel/dist/parallel/setting_tuner.h"
 #include "keel/dist/parallel/sharding.h"
+#include "keel/dist/strategies/communication_strategy.h"
 #include "keel/kernels/step_state.h"
 #include "keel/nn/flat_buffer.h"
 #include "keel/optim/optimizer.h"
@@ -19,7 +19,7 @@
 
 namespace keel {
 
-class SurvivingGroups;  // keel/dist/parallel/surviving_groups.h
+class SurvivingGroups;  // keel/dist/strategies/surviving_groups.h
 
 enum class ClipBy : unsigned char { norm, value };
 inline constexpr std::string_view kClipBys[] = {"norm", "value"};

@@ -14,7 +14,7 @@
 // Write compress(), which is one step. All three rows have the same size. residual is 0 before the first
 // step, and stays as compress() leaves it until the next. Where magnitudes are equal, any of them may be
 // sent, but no more than k. k may be 0, or more than there are numbers. To read afterwards:
-// dist/parallel/error_feedback.h.
+// dist/strategies/error_feedback.h.
 
 #include <algorithm>
 #include <cmath>

@@ -21,9 +21,10 @@ OTHER_PROGRAMS = {
     "comm": {"test_comm_tcp": re.compile(r"/(tcp_|shared_segment)")},
     "trainer": {"test_trackers": re.compile(r"/tracker")},
 }
-# Behind it: tests of the layer on devices.
-ON_DEVICES = {
+# Behind it: tests of the layer on devices, and in engines.
+BEHIND = {
     "comm": {"test_cuda": "StagedCollectives.*"},
+    "strategies": {"test_parallel": "*OuterSteps*:FastComponents.*:SurvivingEngines.*:RestartedGroups.*:DisturbedSteps.*:CommunicationStrategy.*:Compression.*"},
     "parallel": {"test_cuda": "*Residence*:Offload.*:GradientsOfDevice.*:Staged*:NcclSharded.*:NcclRows.*:*BuffersOnDevice*"},
 }
 WRONG = re.compile(r"^(/[^\s:]+):(\d+):", re.MULTILINE)
@@ -66,9 +67,9 @@ class Copy:
         self.tree = self.folder / "tree"
         self.build = self.tree / "build"
         self.own, self.others = f"test_{self.name}", OTHER_PROGRAMS.get(self.name, {})
-        self.on_devices = ON_DEVICES.get(self.name, {})
-        programs = dict.fromkeys([self.own, *self.others, *self.on_devices, *([] if own_tests else ["test_trainer"])])
-        self.tests = {each: Tests(str(self.build / "tests" / each), self.on_devices.get(each, "*"), self.folder, *how)
+        self.behind = BEHIND.get(self.name, {})
+        programs = dict.fromkeys([self.own, *self.others, *self.behind, *([] if own_tests else ["test_trainer"])])
+        self.tests = {each: Tests(str(self.build / "tests" / each), self.behind.get(each, "*"), self.folder, *how)
                       for each in programs}
         self.compiling, self.linking, self.plain = {}, "", {}
         self.seconds = dict.fromkeys(["building", "measuring tests", "compiling", "linking", *self.tests], 0.0)
@@ -149,7 +150,7 @@ class Copy:
     def programs_for(self, file):
         """Those that test a source, in order."""
         own = next((program for program, names in self.others.items() if names.search(file)), self.own)
-        return [own, *self.on_devices,
+        return [own, *self.behind,
                 *([] if "test_trainer" not in self.tests or own == "test_trainer" else ["test_trainer"])]
 
     def run(self, command):

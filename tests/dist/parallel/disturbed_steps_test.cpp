@@ -9,9 +9,9 @@
 
 #include "keel/dist/comm/choosing_communicator.h"
 #include "keel/dist/comm/decorators.h"
-#include "keel/dist/parallel/fast_components.h"
-#include "keel/dist/parallel/outer_steps.h"
-#include "keel/dist/parallel/sparse_outer_steps.h"
+#include "keel/dist/strategies/fast_components.h"
+#include "keel/dist/strategies/outer_steps.h"
+#include "keel/dist/strategies/sparse_outer_steps.h"
 #include "keel/optim/elementwise.h"
 #include "keel/optim/lbfgs.h"
 #include "tests/by_commit.h"

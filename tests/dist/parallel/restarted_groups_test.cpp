@@ -2,9 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include "keel/dist/parallel/fast_components.h"
-#include "keel/dist/parallel/outer_steps.h"
-#include "keel/dist/parallel/sparse_outer_steps.h"
+#include "keel/dist/strategies/fast_components.h"
+#include "keel/dist/strategies/outer_steps.h"
+#include "keel/dist/strategies/sparse_outer_steps.h"
 #include "tests/dist/parallel/group_runs.h"
 
 namespace keel {

@@ -1,4 +1,4 @@
-#include "keel/dist/parallel/communication_strategy.h"
+#include "keel/dist/strategies/communication_strategy.h"
 
 #include "keel/dist/comm/schedule.h"
 #include "keel/kernels/elementwise.h"

@@ -1,7 +1,7 @@
 #pragma once
 // Outer steps of which little travels: SparseLoCo.
 
-#include "keel/dist/parallel/communication_strategy.h"
+#include "keel/dist/strategies/communication_strategy.h"
 
 namespace keel {
 

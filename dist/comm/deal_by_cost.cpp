@@ -1,4 +1,4 @@
-#include "keel/dist/parallel/deal_by_cost.h"
+#include "keel/dist/comm/deal_by_cost.h"
 
 #include <algorithm>
 #include <functional>

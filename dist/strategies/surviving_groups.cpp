@@ -1,4 +1,4 @@
-#include "keel/dist/parallel/surviving_groups.h"
+#include "keel/dist/strategies/surviving_groups.h"
 
 #include <algorithm>
 #include <utility>

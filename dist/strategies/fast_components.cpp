@@ -1,10 +1,10 @@
-#include "keel/dist/parallel/fast_components.h"
+#include "keel/dist/strategies/fast_components.h"
 
 #include <cmath>
 #include <numbers>
 
-#include "keel/dist/parallel/chunk_payloads.h"
-#include "keel/dist/parallel/error_feedback.h"
+#include "keel/dist/strategies/chunk_payloads.h"
+#include "keel/dist/strategies/error_feedback.h"
 #include "keel/kernels/elementwise.h"
 #include "keel/kernels/matmul.h"
 

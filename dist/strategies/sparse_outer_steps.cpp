@@ -1,8 +1,8 @@
-#include "keel/dist/parallel/sparse_outer_steps.h"
+#include "keel/dist/strategies/sparse_outer_steps.h"
 
 #include <cmath>
 
-#include "keel/dist/parallel/chunk_payloads.h"
+#include "keel/dist/strategies/chunk_payloads.h"
 #include "keel/kernels/elementwise.h"
 
 namespace keel {

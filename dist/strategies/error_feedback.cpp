@@ -1,4 +1,4 @@
-#include "keel/dist/parallel/error_feedback.h"
+#include "keel/dist/strategies/error_feedback.h"
 
 #include <utility>
 

@@ -1,7 +1,7 @@
 // Outer steps of groups of which some are lost: what the others have afterwards. Among threads, and among processes
 // that are killed.
 
-#include "keel/dist/parallel/surviving_groups.h"
+#include "keel/dist/strategies/surviving_groups.h"
 
 #include <gtest/gtest.h>
 
@@ -9,13 +9,14 @@
 #include <map>
 
 #include "keel/dist/comm/agreement.h"
+#include "keel/dist/comm/deal_by_cost.h"
 #include "keel/dist/comm/decorators.h"
-#include "keel/dist/parallel/deal_by_cost.h"
-#include "keel/dist/parallel/outer_steps.h"
-#include "keel/dist/parallel/sparse_outer_steps.h"
+#include "keel/dist/strategies/outer_steps.h"
+#include "keel/dist/strategies/sparse_outer_steps.h"
+#include "keel/kernels/elementwise.h"
 #include "tests/dist/comm/altered_communicator.h"
 #include "tests/dist/comm/ranks.h"
-#include "tests/dist/parallel/sharding_support.h"
+#include "tests/support.h"
 
 namespace keel {
 namespace {

@@ -1,4 +1,4 @@
-#include "keel/dist/parallel/chunk_payloads.h"
+#include "keel/dist/strategies/chunk_payloads.h"
 
 #include "keel/kernels/elementwise.h"
 

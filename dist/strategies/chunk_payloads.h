@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "keel/dist/parallel/communication_strategy.h"
+#include "keel/dist/strategies/communication_strategy.h"
 #include "keel/kernels/codec.h"
 
 namespace keel {

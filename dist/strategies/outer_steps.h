@@ -2,7 +2,7 @@
 // Steps of the outer axis: groups train by themselves, and now and then take a step together, from the mean of how far
 // they have come.
 
-#include "keel/dist/parallel/communication_strategy.h"
+#include "keel/dist/strategies/communication_strategy.h"
 
 namespace keel {
 
@@ -23,8 +23,8 @@ struct OuterStepOptions {
   std::int64_t fragments = 1;
   std::int64_t delay = 0;  // steps of a group from sending a fragment to using what has come; less than every
   double blend = 1;        // what of the new weights is used: blend of w0, and 1 - blend of the group's own
-  // For groups of which some may be lost (keel/dist/parallel/surviving_groups.h): an outer step is then one attempt of
-  // all fragments that are due, and what travels while a group goes on is kept, to be sent again.
+  // For groups of which some may be lost (keel/dist/strategies/surviving_groups.h): an outer step is then one attempt
+  // of all fragments that are due, and what travels while a group goes on is kept, to be sent again.
   bool repeats = false;
   bool operator==(const OuterStepOptions&) const = default;
 };

@@ -1,7 +1,7 @@
 #pragma once
 // Momentum of groups of ranks that differs, but for what of it moves fast: DeMo.
 
-#include "keel/dist/parallel/communication_strategy.h"
+#include "keel/dist/strategies/communication_strategy.h"
 
 namespace keel {
 

@@ -1,11 +1,11 @@
-#include "keel/dist/parallel/outer_steps.h"
+#include "keel/dist/strategies/outer_steps.h"
 
 #include <cmath>
 #include <exception>
 #include <optional>
 #include <utility>
 
-#include "keel/dist/parallel/deal_by_cost.h"
+#include "keel/dist/comm/deal_by_cost.h"
 #include "keel/kernels/elementwise.h"
 
 namespace keel {

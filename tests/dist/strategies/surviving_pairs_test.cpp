@@ -8,10 +8,11 @@
 
 #include "keel/dist/comm/decorators.h"
 #include "keel/dist/comm/exchange.h"
-#include "keel/dist/parallel/surviving_groups.h"
+#include "keel/dist/strategies/surviving_groups.h"
+#include "keel/kernels/elementwise.h"
 #include "tests/dist/comm/altered_communicator.h"
 #include "tests/dist/comm/ranks.h"
-#include "tests/dist/parallel/sharding_support.h"
+#include "tests/support.h"
 
 namespace keel {
 namespace {
