@@ -116,6 +116,7 @@ void Page::end_work() {
   try {
     std::exchange(work_, {}).wait();
     if (before == State::arriving) bring();
+    if (before != State::here) version_ = numbers_.storage()->version();
   } catch (...) {
     may_have_changed_ = before == State::leaving;
     if (before == State::arriving) give_memory_back();
@@ -138,6 +139,7 @@ void Page::make() {
     numbers_.storage()->set_touch_hook({});
     numbers_.storage()->restore();
     state_ = State::here;
+    version_ = numbers_.storage()->version();
   }
   wait();
 }
@@ -177,6 +179,11 @@ void Page::drop() {
   may_have_changed_ = false;
   pager_.forget(*this);
   give_memory_back();
+}
+
+void Page::release() {
+  may_have_changed_ |= state_ == State::here && numbers_.storage()->version() != version_;
+  drop();
 }
 
 void Page::store() {

@@ -91,10 +91,11 @@ class Page {
   void fetch();  // begins to read; nothing where it is in memory
   // Until it is there; after fetch() or without. False: the file has failed, and the memory has no numbers.
   bool wait();
-  void make();    // memory whose numbers will all be written
-  void drop();    // the memory goes; what borrowers have changed is written first
-  void store();   // begins to write the numbers, which nobody changes until settle()
-  void settle();  // the memory goes when they are written, and stays where they cannot be; nothing without store()
+  void make();     // memory whose numbers will all be written
+  void drop();     // the memory goes; what borrowers have changed is written first
+  void release();  // the same, and what operations have changed while its user had it is written, too
+  void store();    // begins to write the numbers, which nobody changes until settle()
+  void settle();   // the memory goes when they are written, and stays where they cannot be; nothing without store()
   // Called where somebody touches the storage while it is away. Where it returns true, its user has asked for the page.
   void when_touched(std::function<bool()> asks) { asks_ = std::move(asks); }
 
@@ -116,6 +117,7 @@ class Page {
   std::optional<std::size_t> number_;  // in the file
   State state_ = State::here;
   bool may_have_changed_ = false;  // since it was read or written
+  std::uint64_t version_ = 0;      // of the storage, when its user got it
   bool is_borrowed_ = false;
   HostCopy sent_;  // to on_host_, where nothing lies in a file
   PageWork work_;

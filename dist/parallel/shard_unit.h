@@ -59,6 +59,8 @@ class ShardUnit {
   }
   // The same of a tensor of the elements `span`.
   void add_parts(TensorParts& parts, std::string_view prefix, const Tensor& values, Span span) const;
+  // Writes 0 to what of such a tensor belongs to no parameter: no checkpoint has it.
+  void clear_gaps(const Tensor& owned) const { buffer_.clear_gaps(split_.owned.begin, owned); }
   // The part of a tensor of the owned elements that this rank counts in norms and sums: its shard, without padding.
   Tensor counted(const Tensor& owned) const { return counted(owned, split_.shard); }
   // The shard of one of this rank's virtual ranks; shard() where it has but one.

@@ -18,8 +18,11 @@ void Sharded::decide(StepArgs args) {
   KEEL_CHECK(last_seen_, "step() needs a backward() whose options say that it is the last one of the step");
   // Groups that have all shards count once.
   const bool counts = groups_->is_first() || strategy_ != nullptr;
-  if (strategy_)
+  if (strategy_) {
     strategy_->before_step([this] { return scales_loss() ? static_cast<double>(state().loss_scale) : 1.0; });
+    for (const auto& unit : units_)
+      if (unit->trainable()) unit->clear_gaps(unit->gradient().own());
+  }
   decision_->decide(units_, weights_, counts, std::move(args));
 }
 
@@ -69,10 +72,16 @@ void Sharded::update_buffers() {
 
 void Sharded::share_by_strategy() {
   const bool adopts = strategy_->after_step([this] { return state().taken != 0; });
-  for (const auto& unit : units_)
-    if (adopts && unit->trainable()) unit->parameters().adopt_weights();
-  for (std::size_t unit = 0; unit < units_.size(); ++unit)
-    if (units_[unit]->trainable()) share_updates(unit);
+  for (std::size_t i = 0; i < units_.size(); ++i) {
+    const ShardUnit& unit = *units_[i];
+    if (!unit.trainable()) continue;
+    for (const StrategyState& state : strategy_->state(strategy_units_[i])) unit.clear_gaps(state.values);
+    if (adopts) {
+      unit.clear_gaps(unit.parameters().own_weights());
+      units_[i]->parameters().adopt_weights();
+    }
+    share_updates(i);
+  }
 }
 
 // In place of a factor on the whole gradient: each element that the optimizer reads.

@@ -117,7 +117,7 @@ void UnitParameters::wait_gathered() {
   unit_.buffer.values.storage()->set_touch_hook({});
   unit_.times.wait(gathering_);
   gatherer_->finish();
-  if (values_page_ && unit_.split.shards_parameters) values_page_->drop();
+  if (values_page_ && unit_.split.shards_parameters) values_page_->release();
 }
 
 // Whoever reads the values gets them whole and up to date.
@@ -128,11 +128,11 @@ void UnitParameters::touch() {
 }
 
 void UnitParameters::release() {
-  if (reads_whole()) return values_page_->drop();
+  if (reads_whole()) return values_page_->release();
   if (!unit_.split.shards_parameters) return;
   Storage& storage = *unit_.buffer.values.storage();
   if (!storage.resident()) {
-    if (values_page_) values_page_->drop();  // it was read ahead, and not gathered
+    if (values_page_) values_page_->release();  // it was read ahead, and not gathered
     return;
   }
   wait_gathered();

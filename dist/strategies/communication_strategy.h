@@ -26,7 +26,8 @@ struct StrategyUnit {
   Tensor weights;         // as the optimizer has them, in fp32 where there are masters; where the optimizer works
   Tensor gradient;        // the sum over the group, times the loss scale
   // The tensors have one shard of the unit, or so many equal ones, one behind the other. What a strategy does to each
-  // by itself gives the same bits in all sharding stages.
+  // by itself gives the same bits in all sharding stages. Between parameters and behind the last one there are zeros:
+  // what a strategy writes there, to these tensors or to its state, is cleared behind before_step() and after_step().
   int shards = 1;
 };
 

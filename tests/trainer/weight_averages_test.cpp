@@ -215,6 +215,27 @@ TEST(WeightAverages, AreEvaluatedInPlaceOfTheWeightsWhichComeBackToTheBit) {
     }
 }
 
+// An evaluation leaves weights in memory, where those that come back are then written.
+TEST(WeightAverages, AreEvaluatedTheSameWhereWeightsLieInFiles) {
+  for (const std::string strategy : {"ddp-fp32", "zero2-bf16", "zero3-fp32"})
+    for (const std::string average :
+         {"ema.decay=0.9", "swa={start: 3, every: 2, evaluate: true}", "optimizer={type: ScheduleFreeAdamW, lr: 1e-2}"})
+      for (const int n : {1, 2}) {
+        const TemporaryFolder place;
+        const auto run = [&](const std::string& residence) {
+          const Config config = small_run(place, residence,
+                                          {"strategy=" + strategy, average, "eval.every=2", "steps=6",
+                                           "checkpoint.every=100", "sharding.offload_parameters=" + residence});
+          const auto recorders = train_by(n, config);
+          return std::pair(weights_of(config), recorders[0]->validation);
+        };
+        const auto in_memory = run("none"), in_files = run("file");
+        const std::string what = concat(strategy, ", ", average, ", ", n, " ranks");
+        EXPECT_TRUE(in_files.first == in_memory.first) << what;
+        EXPECT_EQ(in_files.second, in_memory.second) << what;
+      }
+}
+
 // Fails in its evaluation on every rank alike.
 class Breaks : public Callback {
  public:

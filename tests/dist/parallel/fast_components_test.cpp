@@ -21,6 +21,8 @@ namespace {
 using namespace keel::testing;
 
 constexpr FastComponentsOptions kFew = {.decay = 0.9, .chunk = 16, .keep = 3};
+// No shard has whole chunks, and components of the last one reach behind the last parameter.
+constexpr FastComponentsOptions kUneven = {.decay = 0.9, .chunk = 50, .keep = 3};
 
 ShardedOptions with_components(int number, int group, const FastComponentsOptions& fast = kFew) {
   ShardedOptions options = stage(number);
@@ -61,10 +63,12 @@ std::vector<double> trained_on(int ranks, const ShardedOptions& made, DType dtyp
 TEST(FastComponents, GiveAllGroupsTheSameBitsInEveryStage) {
   for (const auto& [ranks, group, dtype] :
        std::vector<std::tuple<int, int, DType>>{{2, 1, DType::f32}, {4, 2, DType::bf16}, {3, 1, DType::f32}}) {
-    const std::vector<double> expected = trained_on(ranks, with_components(0, group), dtype);
-    for (const int number : {0, 1, 2, 3})
-      EXPECT_TRUE(trained_on(ranks, with_components(number, group), dtype, 3) == expected)
-          << ranks << " ranks, stage " << number << ", " << dtype;
+    for (const FastComponentsOptions& fast : {kFew, kUneven}) {
+      const std::vector<double> expected = trained_on(ranks, with_components(0, group, fast), dtype);
+      for (const int number : {0, 1, 2, 3})
+        EXPECT_TRUE(trained_on(ranks, with_components(number, group, fast), dtype, 3) == expected)
+            << ranks << " ranks, stage " << number << ", " << dtype << ", chunks of " << fast.chunk;
+    }
   }
 }
 
@@ -92,8 +96,8 @@ TEST(FastComponents, OfAScaledLossAreTheSame) {
 }
 
 TEST(FastComponents, GoOnToTheSameBitsAndSendWhatThePlanSays) {
-  for (const int number : {0, 3}) {
-    const ShardedOptions options = with_components(number, 2);
+  for (const auto& [number, fast] : {std::pair{0, kFew}, {3, kFew}, {0, kUneven}, {3, kUneven}}) {
+    const ShardedOptions options = with_components(number, 2, fast);
     run_ranks(4,
               [&](Communicator& comm) {
                 UnitNet whole_net, first_net, second_net, planned;
@@ -117,7 +121,7 @@ TEST(FastComponents, GoOnToTheSameBitsAndSendWhatThePlanSays) {
                 EXPECT_EQ(doubles(first.strategy_state().back().values), std::vector<double>{3});
                 second.load_strategy_state(first.strategy_state());
                 for (int step = 3; step < 6; ++step) step_of(second, second_net, comm, step, DType::f32);
-                EXPECT_TRUE(whole_values(second) == whole_values(whole)) << "stage " << number;
+                EXPECT_TRUE(whole_values(second) == whole_values(whole)) << options.sharding.stage;
               },
               {.nodes = {0, 0, 1, 1}});
   }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "keel/dist/parallel/page_piece.h"
+#include "keel/kernels/elementwise.h"
 #include "tests/error_of.h"
 #include "tests/runtime/faulty_file.h"
 #include "tests/support.h"
@@ -66,6 +67,36 @@ TEST(Page, LeavesMemoryAndComesBackWithWhatWasWritten) {
   page.make();
   page.drop();
   EXPECT_EQ(bench.first_of(0), 7);
+}
+
+TEST(Page, ThatIsReleasedKeepsWhatOperationsHaveWritten) {
+  PageBench bench;
+  Page& page = bench.add(5, 0);
+  const auto written = [&] { return bench.pager.file_traffic().written; };
+  for (const bool changes : {false, true}) {
+    page.fetch();
+    page.wait();
+    if (changes) kernels::fill(bench.numbers[0], 8);
+    const std::int64_t before = written();
+    page.release();
+    EXPECT_TRUE(page.is_away());
+    EXPECT_EQ(written() - before, changes ? kBytes : 0);
+  }
+  EXPECT_EQ(bench.first_of(0), 8);
+  page.drop();
+  page.make();  // its numbers are none yet
+  page.release();
+  EXPECT_EQ(bench.first_of(0), 8);
+  page.fetch();
+  page.wait();
+  kernels::fill(bench.numbers[0], 9);
+  page.store();
+  page.settle();
+  const std::int64_t before = written();
+  page.fetch();
+  page.release();
+  EXPECT_EQ(written(), before);
+  EXPECT_EQ(bench.first_of(0), 9);
 }
 
 TEST(Page, ThatSomebodyTouchesIsBorrowedAndKeepsWhatHeWrites) {

@@ -20,6 +20,9 @@ constexpr SparseOuterStepOptions kSparse = {.every = 3, .rate = 0.8, .decay = 0.
 constexpr SparseOuterStepOptions kSparseExact = {
     .every = 2, .rate = 1, .decay = 0.5, .chunk = 64, .keep = 3, .bits = 32};
 
+// Among the largest numbers of the last chunk are those behind the last parameter, which arrive as others do.
+constexpr SparseOuterStepOptions kCrowded = {.every = 3, .rate = 0.8, .decay = 0.9, .chunk = 100, .keep = 95};
+
 ShardedOptions with_sparse(int number, const SparseOuterStepOptions& sparse, int group = 0) {
   ShardedOptions options = stage(number);
   options.sharding.group = group;
@@ -39,7 +42,7 @@ TEST(SparseOuterSteps, OfAllNumbersInAllBitsAreOuterStepsWithoutMomentumToTheBit
 }
 
 TEST(SparseOuterSteps, GiveTheSameBitsInEveryStage) {
-  for (const SparseOuterStepOptions& sparse : {kSparse, kSparseExact})
+  for (const SparseOuterStepOptions& sparse : {kSparse, kSparseExact, kCrowded})
     for (const auto& [n, group, dtype] :
          std::vector<std::tuple<int, int, DType>>{{4, 2, DType::bf16}, {3, 1, DType::f32}}) {
       GroupRun run{.ranks = n, .group = group, .options = with_sparse(0, sparse), .dtype = dtype};
@@ -63,10 +66,10 @@ TEST(SparseOuterSteps, BringGroupsTogether) {
 }
 
 TEST(SparseOuterSteps, GoOnInTheMiddleOfAWindowToTheSameBits) {
-  for (const int number : {0, 3})
+  for (const auto& [number, sparse] : {std::pair{0, kSparse}, {3, kSparse}, {0, kCrowded}, {3, kCrowded}})
     for (const int stop : {1, 3, 5})
-      run_ranks(4, [&](Communicator& comm) {
-        const ShardedOptions options = with_sparse(number, kSparse, 2);
+      run_ranks(4, [&, stage = number, sparse = sparse](Communicator& comm) {
+        const ShardedOptions options = with_sparse(stage, sparse, 2);
         UnitNet whole_net, first_net, second_net;
         Sharded whole(whole_net, testing::context(1), comm, make_adamw(), options);
         Sharded first(first_net, testing::context(1), comm, make_adamw(), options);
@@ -78,7 +81,8 @@ TEST(SparseOuterSteps, GoOnInTheMiddleOfAWindowToTheSameBits) {
         EXPECT_EQ(doubles(first.strategy_state().back().values), std::vector<double>{static_cast<double>(stop)});
         second.load_strategy_state(first.strategy_state());
         for (int step = stop; step < 8; ++step) train_step(second, second_net, comm, step, DType::f32, 1e-2);
-        EXPECT_TRUE(whole_values(second) == whole_values(whole)) << "stage " << number << ", stopped after " << stop;
+        EXPECT_TRUE(whole_values(second) == whole_values(whole))
+            << "stage " << stage << ", " << sparse.keep << " of a chunk, stopped after " << stop;
       });
 }
 
