@@ -20,11 +20,21 @@ std::string constants_text(const lab::CostModel& model) {
                      *found.base_us, *found.inside_us, *found.between_us, bandwidth, 100 * model.relative_error());
 }
 
+// How far one measurement lies from another, of the same ranks.
+std::string repeats_text(const lab::CostModel& model) {
+  const std::optional<double> spread = model.measurement_spread();
+  return spread
+             ? fmt::format("# measurements of the same ranks lie {:.0f}% apart\n", 100 * *spread)
+             : "# measured once: how far another measurement lies is not known, and not in low and high; give further "
+               "files of the same ranks\n";
+}
+
 std::string table(const SeriesKey& key, const std::vector<lab::CostPoint>& points, const std::vector<int>& ranks,
                   int ranks_per_node) {
   const auto& [collective, algorithm, dtype] = key;
   const lab::CostModel model(collective, algorithm, points);
   std::string text = fmt::format("# {} {} {}: {}\n", collective, algorithm, dtype, constants_text(model));
+  text += repeats_text(model);
   text += fmt::format("#{:>11} {:>7} {:>7} {:>12} {:>12} {:>12}\n", "size (B)", "ranks", "nodes", "time (us)",
                       "low (us)", "high (us)");
   std::set<double> sizes;
@@ -54,10 +64,7 @@ std::string prediction_text(const std::vector<lab::Report>& reports, const std::
       without.insert(fmt::format("# no formula: {} by {}\n", collective, algorithm));
       continue;
     }
-    std::vector<lab::CostPoint> points;
-    for (const lab::Report& report : reports)
-      for (const lab::CostPoint& point : lab::cost_points(report, collective, algorithm, dtype))
-        if (point.ranks > 1) points.push_back(point);
+    const std::vector<lab::CostPoint> points = lab::cost_points(reports, collective, algorithm, dtype);
     if (!points.empty()) text += table(key, points, ranks, ranks_per_node);
   }
   for (const std::string& line : without) text += line;

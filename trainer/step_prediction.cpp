@@ -54,10 +54,8 @@ class Models {
   // The model of a collective, from measurements in that dtype, or else in fp32, whose bytes take as long.
   std::optional<lab::CostModel> make(const std::string& collective, DType dtype) const {
     for (const DType each : {dtype, DType::f32}) {
-      std::vector<lab::CostPoint> points;
-      for (const lab::Report& report : reports_)
-        for (const lab::CostPoint& point : lab::cost_points(report, collective, algorithm_, keel::name_of(each)))
-          if (point.ranks > 1) points.push_back(point);
+      const std::vector<lab::CostPoint> points =
+          lab::cost_points(reports_, collective, algorithm_, keel::name_of(each));
       if (!points.empty()) return lab::CostModel(collective, algorithm_, points);
     }
     throw Error(concat("--from holds no ", collective, " by ", algorithm_, " in ", dtype,

@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <map>
 #include <set>
 
 #include "keel/dist/lab/student.h"
@@ -117,10 +118,14 @@ class LogFit {
   }
   // Sum of the squared logarithms of (time by the model) / (time measured).
   double squares(const Row& constants) const {
-    const std::vector<double> times = times_of(constants);
     double sum = 0;
-    for (std::size_t i = 0; i < times.size(); ++i) sum += std::pow(std::log(times[i] / points_[i].us), 2);
+    for (const double residual : residuals(constants)) sum += residual * residual;
     return sum;
+  }
+  std::vector<double> residuals(const Row& constants) const {
+    std::vector<double> all = times_of(constants);
+    for (std::size_t i = 0; i < all.size(); ++i) all[i] = std::log(all[i] / points_[i].us);
+    return all;
   }
   // The derivatives of the logarithms.
   std::vector<Row> rows(const Row& constants) const { return divided(times_of(constants)); }
@@ -215,8 +220,57 @@ CostModel::CostModel(std::string_view collective, std::string_view algorithm, st
   rows_ = measured.rows(solution);
   const auto freedom = static_cast<std::int64_t>(measured.size()) - std::popcount(fitted_);
   if (freedom < 1) return;
-  error_ = std::sqrt(measured.squares(solution) / static_cast<double>(freedom));
-  quantile_ = student_quantile(freedom);
+  std::vector<Residual> residuals;
+  for (const double value : measured.residuals(solution)) {
+    const CostPoint& point = points[residuals.size()];
+    residuals.push_back({{point.ranks, point.nodes}, point.measurement, value});
+  }
+  take_apart(residuals, freedom);
+}
+
+// Analysis of variance: the mean residuals of measurements of n points vary by d^2 + s^2 / n, around that of all
+// measurements of the same ranks.
+void CostModel::take_apart(const std::vector<Residual>& residuals, std::int64_t freedom) {
+  struct Mean {
+    double sum = 0, count = 0;
+    void add(double value) { sum += value, count += 1; }
+    double operator()() const { return sum / count; }
+  };
+  std::map<std::pair<int, int>, std::map<int, Mean>> measurements;  // by ranks and nodes
+  double squares = 0;                                               // of points, around their measurements' means
+  for (const Residual& each : residuals) {
+    measurements[each.shape][each.measurement].add(each.value);
+    squares += each.value * each.value;
+  }
+  double of_means = 0, of_points = 0, repeated = 0;
+  for (const auto& [shape, means] : measurements) {
+    if (means.size() < 2) continue;
+    Mean all;
+    for (const auto& [number, mean] : means) all.add(mean());
+    for (const auto& [number, mean] : means) {
+      const double square = std::pow(mean() - all(), 2);
+      of_means += square;
+      squares -= mean.count * square;
+      of_points += (1 - 1 / all.count) / mean.count;
+    }
+    repeats_ += static_cast<std::int64_t>(means.size()) - 1;
+    repeated += 1;
+  }
+  freedom -= repeats_;
+  if (freedom >= 1) {
+    error_ = std::sqrt(std::max(squares, 0.0) / static_cast<double>(freedom));
+    quantile_ = student_quantile(freedom);
+  }
+  if (repeats_ == 0) return;
+  quantile_of_repeats_ = student_quantile(repeats_);
+  const auto repeats = static_cast<double>(repeats_);
+  between_ = std::max(0.0, (of_means - of_points * error_ * error_) / repeats);
+  share_of_one_ = repeated / (repeats + repeated);
+}
+
+std::optional<double> CostModel::measurement_spread() const {
+  if (repeats_ == 0) return {};
+  return std::sqrt(between_);
 }
 
 // Of the measured size that is nearest.
@@ -244,23 +298,27 @@ Prediction CostModel::predict(int ranks, int nodes, double bytes) const {
   const double leverage = dot(row, solve(rows_, row, fitted_).value_or(Row{}));
   const double doublings = std::max(0.0, std::log2(static_cast<double>(ranks) / largest_));
   const double fit_part = quantile_ * error_ * std::sqrt(1 + leverage) * (1 + doublings),
+               measurement_part = quantile_of_repeats_ * std::sqrt(between_ * (1 + share_of_one_)),
                call_part = kNormalQuantile * call_spread(bytes);
-  const double width = std::exp(std::hypot(fit_part, call_part));
+  const double width = std::exp(std::hypot(fit_part, measurement_part, call_part));
   prediction.low_us = prediction.us / width;
   prediction.high_us = prediction.us * width;
   return prediction;
 }
 
-std::vector<CostPoint> cost_points(const Report& report, std::string_view collective, std::string_view algorithm,
-                                   std::string_view dtype) {
-  const int nodes = static_cast<int>(std::set<int>(report.nodes.begin(), report.nodes.end()).size());
+std::vector<CostPoint> cost_points(std::span<const Report> reports, std::string_view collective,
+                                   std::string_view algorithm, std::string_view dtype) {
   std::vector<CostPoint> points;
-  for (const Record& record : report.records) {
-    const std::optional<Timing>& timing = record.out_of_place ? record.out_of_place : record.in_place;
-    if (asked_of(record) != collective || record.algorithm != algorithm || record.dtype != dtype) continue;
-    if (!timing || !(timing->p50_us > 0)) continue;
-    points.push_back({static_cast<int>(record.ranks), std::max(nodes, 1), static_cast<double>(record.bytes),
-                      timing->p50_us, spread_of(*timing)});
+  for (std::size_t number = 0; number < reports.size(); ++number) {
+    const Report& report = reports[number];
+    const int nodes = static_cast<int>(std::set<int>(report.nodes.begin(), report.nodes.end()).size());
+    for (const Record& record : report.records) {
+      const std::optional<Timing>& timing = record.out_of_place ? record.out_of_place : record.in_place;
+      if (asked_of(record) != collective || record.algorithm != algorithm || record.dtype != dtype) continue;
+      if (record.ranks < 2 || !timing || !(timing->p50_us > 0)) continue;
+      points.push_back({static_cast<int>(record.ranks), std::max(nodes, 1), static_cast<double>(record.bytes),
+                        timing->p50_us, spread_of(*timing), static_cast<int>(number)});
+    }
   }
   return points;
 }

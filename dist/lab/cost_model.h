@@ -29,6 +29,7 @@ struct CostPoint {
   int ranks = 1, nodes = 1;
   double bytes = 0, us = 0;  // the median of the calls that were timed
   double spread = 0;         // of these calls: the standard deviation of the logarithms of their times
+  int measurement = 0;       // which one it comes from, of several at different times
 };
 
 // In microseconds; `byte_us` is for each byte. Those that are known are not fitted.
@@ -43,13 +44,16 @@ struct Prediction {
   bool is_extrapolated = false;  // beyond 8 times the largest number of ranks that was measured
 };
 
-// Measurements differ from the model by a factor, and the calls of a measurement from its median by another one. Both
-// are taken for log-normal, with the deviations s (of the residuals of the fit) and c (of calls of that size). Then
+// Points differ from the model by a factor, the calls of a point from its median by another one, and a measurement as a
+// whole from others of the same ranks at other times by a third. All are taken for log-normal, with the deviations s
+// (of the residuals of the fit), c (of calls of that size) and d. Then
 //
-//   low, high = us / w, us * w    with (log w)^2 = t^2 s^2 (1 + h) + 1.96^2 c^2
+//   low, high = us / w, us * w    with (log w)^2 = t^2 s^2 (1 + h) + u^2 d^2 (1 + 1 / m) + 1.96^2 c^2
 //
 // where t is Student's quantile for the degrees of freedom that the fit has left, and h the leverage of what is
-// predicted (the prediction interval of linear regression). A fit that has none left knows no s, and counts none.
+// predicted (the prediction interval of linear regression). A fit that has none left knows no s, and counts none. u is
+// Student's quantile for the m - 1 degrees of freedom of m measurements of the same ranks, of which the mean residuals
+// vary by d^2 beyond what s explains. Where no ranks were measured twice d is not known, and counts as 0.
 // Beyond the ranks that were measured s counts as much again for each doubling, since formulas leave out what only many
 // ranks have.
 class CostModel {
@@ -61,24 +65,37 @@ class CostModel {
   // All constants, given and fitted.
   const CostConstants& constants() const { return constants_; }
   double relative_error() const { return error_; }  // s
+  // d; nothing where no number of ranks was measured several times.
+  std::optional<double> measurement_spread() const;
 
  private:
   // Base, steps inside nodes, steps between them, and bytes.
   using Terms = std::array<double, 4>;
 
+  struct Residual {
+    std::pair<int, int> shape;  // ranks, nodes
+    int measurement;
+    double value;  // log((time by the model) / (time measured))
+  };
+
   double call_spread(double bytes) const;
+  void take_apart(const std::vector<Residual>& residuals, std::int64_t freedom);
 
   std::string collective_, algorithm_;
   CostConstants constants_;
-  double error_ = 0, quantile_ = 0;
+  double error_ = 0, quantile_ = 0, quantile_of_repeats_ = 0;
+  double between_ = 0;                              // d^2
+  std::int64_t repeats_ = 0;                        // measurements, beyond the first, of the same ranks
+  double share_of_one_ = 0;                         // 1 / m
   std::vector<Terms> rows_;                         // the terms of each point, by the time that the model gives it
   unsigned fitted_ = 0;                             // terms, as bits
   std::vector<std::pair<double, double>> spreads_;  // of points: bytes, and the calls' spread
   int largest_ = 1;                                 // number of ranks that was measured
 };
 
-// Median times and quartiles of a report's records of that kind, out of place where the report has such times.
-std::vector<CostPoint> cost_points(const Report& report, std::string_view collective, std::string_view algorithm,
-                                   std::string_view dtype);
+// Median times and quartiles of records of that kind, among two ranks or more, out of place where a report has such
+// times. Each report is a measurement.
+std::vector<CostPoint> cost_points(std::span<const Report> reports, std::string_view collective,
+                                   std::string_view algorithm, std::string_view dtype);
 
 }  // namespace keel::lab

@@ -106,6 +106,63 @@ TEST(CostModel, ItsIntervalHoldsAsManyCallsAsItSays) {
     EXPECT_NEAR(share_in_interval(of_medians, of_calls), 0.95, 0.02) << of_medians << ' ' << of_calls;
 }
 
+// The same where a measurement as a whole lies off by a factor of deviation `of_measurements`, of which there are so
+// many. Counts calls of further measurements.
+double share_in_interval_of(int measurements, double of_measurements, double of_medians) {
+  const CostConstants truth{3, 2, 14, 1e-4};
+  std::mt19937_64 engine(11);
+  std::normal_distribution<double> normal;
+  int inside = 0, all = 0;
+  for (int model_number = 0; model_number < 200; ++model_number) {
+    const std::vector<CostPoint> true_points = made_up("ring", truth, {4}, 2);
+    std::vector<CostPoint> points;
+    for (int number = 0; number < measurements; ++number) {
+      const double off = std::exp(of_measurements * normal(engine));
+      for (CostPoint point : true_points) {
+        point.us *= off * std::exp(of_medians * normal(engine));
+        point.measurement = number;
+        points.push_back(point);
+      }
+    }
+    const CostModel model("all_reduce", "ring", points);
+    const double off = std::exp(of_measurements * normal(engine));
+    for (const CostPoint& point : true_points) {
+      const double call = point.us * off * std::exp(of_medians * normal(engine));
+      const Prediction prediction = model.predict(point.ranks, point.nodes, point.bytes);
+      inside += prediction.low_us <= call && call <= prediction.high_us;
+      ++all;
+    }
+  }
+  return static_cast<double>(inside) / all;
+}
+
+TEST(CostModel, ItsIntervalHoldsFurtherMeasurementsOnceItHasSeenThatTheyDiffer) {
+  for (const int measurements : {2, 3, 6})
+    for (const auto& [of_measurements, of_medians] : {std::pair(0.3, 0.05), {0.3, 0.3}, {0.0, 0.2}})
+      EXPECT_GT(share_in_interval_of(measurements, of_measurements, of_medians), 0.92)
+          << measurements << ' ' << of_measurements << ' ' << of_medians;
+  EXPECT_LT(share_in_interval_of(6, 0.3, 0.05), 0.98);
+  EXPECT_LT(share_in_interval_of(1, 0.3, 0.05), 0.5) << "which one alone does not say";
+}
+
+TEST(CostModel, SaysHowFarMeasurementsOfTheSameRanksLieApart) {
+  const CostConstants truth{3, 2, 14, 1e-4};
+  std::vector<CostPoint> points = made_up("ring", truth, {4}, 2);
+  EXPECT_FALSE(CostModel("all_reduce", "ring", points).measurement_spread());
+  for (CostPoint other : std::vector(points)) {
+    other.us *= std::exp(0.4);
+    other.measurement = 1;
+    points.push_back(other);
+  }
+  const CostModel twice("all_reduce", "ring", points);
+  EXPECT_NEAR(*twice.measurement_spread(), 0.4 / std::sqrt(2.0), 1e-3);
+  EXPECT_LT(twice.relative_error(), 1e-3) << "each fits by itself";
+  std::vector<CostPoint> of_other_ranks = made_up("ring", truth, {8}, 2);
+  for (CostPoint& each : of_other_ranks) each.measurement = 2;
+  points.insert(points.end(), of_other_ranks.begin(), of_other_ranks.end());
+  EXPECT_GT(*CostModel("all_reduce", "ring", points).measurement_spread(), 0.2);
+}
+
 // The mean of what is log-normal lies above its median, and that of its inverse below.
 TEST(CostModel, NoiseMovesItNeitherUpNorDown) {
   const CostConstants truth{3, 2, 14, 1e-4};
@@ -152,14 +209,18 @@ TEST(CostModel, RefusesWhatHasNoFormulaOrNoPoints) {
 
 TEST(CostModel, TakesItsPointsFromAReport) {
   const Report report = sample_report();
-  const std::vector<CostPoint> points = cost_points(report, "all_reduce", "ring", "f32");
+  const std::vector<CostPoint> points = cost_points(std::span(&report, 1), "all_reduce", "ring", "f32");
   ASSERT_EQ(points.size(), 2u);
   EXPECT_EQ(points[0].ranks, 3);
   EXPECT_EQ(points[0].nodes, 2);
   EXPECT_EQ(points[0].bytes, 12'000);
   EXPECT_EQ(points[0].us, report.records[1].out_of_place->p50_us);
   EXPECT_NEAR(points[0].spread, std::log(1.05 / 0.95) / 1.349, 1e-4) << "a normal distribution's quartiles";
-  EXPECT_TRUE(cost_points(report, "all_reduce", "ring", "f64").empty());
+  EXPECT_TRUE(cost_points(std::span(&report, 1), "all_reduce", "ring", "f64").empty());
+  const std::vector<Report> twice = {report, report};
+  const std::vector<CostPoint> of_both = cost_points(twice, "all_reduce", "ring", "f32");
+  ASSERT_EQ(of_both.size(), 4u);
+  for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(of_both[i].measurement, i < 2 ? 0 : 1);
 }
 
 // Acceptance check 15: all-reduce of 1 GiB fp32 on Polaris, 4 A100 and one Slingshot network a node, NCCL 2.21 (public
