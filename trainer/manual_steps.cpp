@@ -230,20 +230,19 @@ ManualStep::Outcome ManualSteps::outcome(std::string_view stack) {
   return {result.taken, loss_of(pass.losses.front().kinds(), sums), result.grad_norm, result.lr};
 }
 
-// Of the passes of a model since its last update.
+// Of the passes of a model since its last update: the first that has weight, or else the first.
 ManualSteps::Bad ManualSteps::first_bad(std::string_view stack) const {
-  Bad first;
   const auto trained = std::ranges::find_if(trained_, [&](const Trained& each) { return each.stack->name() == stack; });
-  std::size_t left = trained == trained_.end() ? 0 : trained->accumulated;
-  for (std::size_t p = passes_.size(); p-- > 0 && left > 0;) {
+  std::size_t begin = passes_.size();
+  for (std::size_t left = trained == trained_.end() ? 0 : trained->accumulated; left > 0;)
+    if (passes_[--begin].name == stack) --left;
+  Bad first;
+  for (std::size_t p = begin; p < passes_.size(); ++p) {
     if (passes_[p].name != stack) continue;
-    --left;
     for (const StepLoss& loss : passes_[p].losses) {
       const std::optional<BadTerm> bad = loss.first_bad();
-      if (bad && (first.pass < 0 || bad->has_weight || !first.term.has_weight)) {
-        first = {.pass = static_cast<std::int64_t>(p), .term = *bad};
-        break;
-      }
+      if (!bad || (first.pass >= 0 && (first.term.has_weight || !bad->has_weight))) continue;
+      first = {.pass = static_cast<std::int64_t>(p), .term = *bad};
     }
   }
   return first;

@@ -334,6 +334,32 @@ TEST(SurvivingGroups, SendSparseStepsAgain) {
     expect_reference(kDense, 3, sparse, {{1, {.collective = at}}}, concat("before collective ", at));
 }
 
+// The mean that a checkpoint has is of all groups, those that are lost since included.
+TEST(SurvivingGroups, UseTheMeanOfACheckpointAfterALoss) {
+  const auto left = results_of_those_left(
+      3,
+      [](Communicator& direct) -> std::vector<double> {
+        const Context context = testing::context(1);
+        SurvivingGroups groups(direct, 1);
+        const std::vector<StrategyUnit> units = {{"unit", kernels::full(context, {1}, 8), Tensor()}};
+        const auto strategy = make_outer_steps({.every = 4, .delay = 3, .repeats = true});
+        strategy->begin({.units = units, .context = context, .outer = groups.axis()});
+        for (const StrategyState& each : strategy->state(0)) kernels::fill(each.values, each.name == "anchor" ? 5 : 2);
+        strategy->resumed(4);
+        std::vector<double> seen;
+        for (int step = 5; step <= 11; ++step) {
+          if (step == 6 && direct.rank() == 2) die();
+          if (step == 8) kernels::fill(units[0].weights, direct.rank());
+          strategy->after_step([] { return true; });
+          if (step >= 6) seen.push_back(units[0].weights.item());
+        }
+        return seen;
+      },
+      impatient());
+  const auto expected = [](double rank) { return std::vector<double>{8, 3, rank, rank, rank, 0.5}; };
+  EXPECT_EQ(left, (std::vector<std::vector<double>>{expected(0), expected(1), {}}));
+}
+
 // What f's collectives give, or an error that all throw, is had by all that are left, or by none.
 TEST(SurvivingGroups, ThrowTogetherWhatAllThrow) {
   const auto left = results_of_those_left(
