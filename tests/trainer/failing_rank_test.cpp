@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <mutex>
 #include <string>
+#include <vector>
 
 #include "keel/autograd/functions.h"
 #include "keel/nn/layers.h"
@@ -18,9 +20,9 @@ using namespace testing;
 
 thread_local int losses_until_failure = -1;  // of this rank; negative: it does not fail
 
-class Failing : public Task {
+class WithoutMilk : public Task {
  public:
-  explicit Failing(const TaskSite& site) : site_(site) {}
+  explicit WithoutMilk(const TaskSite& site) : site_(site) {}
   Module& model() override { return net_; }
   Data data() override {
     return make_data(site_,
@@ -43,22 +45,28 @@ class Failing : public Task {
 // In a session's first step ranks wait for each other to compare their losses, and later to add up gradients.
 TEST(FailingRank, EndsTheOthersInTheStepThatTheyWereIn) {
   const TemporaryFolder place;
-  static const auto keys = keys_of_task<Failing>("failing");
+  static const auto keys = keys_of_task<WithoutMilk>("without_milk");
   for (const int n : {2, 3})
     for (const int step : {1, 3}) {
       const Config config = task_run(keys, "batch: {global: 6, micro: 6}\ncheckpoint: {every: 0}\nthreads: 1\n", place,
                                      concat("run", n, step), {"steps=4", "strategy=ddp-fp32"});
-      std::vector<std::string> told(static_cast<std::size_t>(n));
-      run_ranks(n, [&](Communicator& ranks) {
-        losses_until_failure = ranks.rank() == 1 ? step - 1 : -1;
-        TrainObserver silent;
-        told[static_cast<std::size_t>(ranks.rank())] = error_of([&] { train(config, silent, ranks); });
+      std::mutex mutex;
+      std::vector<std::string> told;  // to the others
+      const std::string why = error_of([&] {
+        run_ranks(n, [&](Communicator& ranks) {
+          losses_until_failure = ranks.rank() == 1 ? step - 1 : -1;
+          TrainObserver silent;
+          const std::string mine = error_of([&] { train(config, silent, ranks); });
+          const std::lock_guard lock(mutex);
+          if (ranks.rank() != 1) told.push_back(mine);
+          throw Error(mine);
+        });
       });
-      EXPECT_EQ(told[1], "out of milk");
-      for (int rank = 0; rank < n; rank += 2) {
-        const std::string& text = told[static_cast<std::size_t>(rank)];
-        EXPECT_TRUE(text.starts_with(concat("rank 1 failed: out of milk; rank ", rank, " was in "))) << text;
-        EXPECT_TRUE(text.ends_with(concat(", step ", step, ")"))) << text;
+      EXPECT_EQ(why, "out of milk");
+      ASSERT_EQ(std::ssize(told), n - 1);
+      for (const std::string& each : told) {
+        EXPECT_TRUE(each.starts_with("rank 1 failed: out of milk; rank ")) << each;
+        EXPECT_TRUE(each.ends_with(concat(", step ", step, ")"))) << each;
       }
     }
 }

@@ -36,7 +36,7 @@ TEST(ResumedOuterSteps, GoOnFromEveryStepToTheSameBits) {
         std::vector<std::vector<double>> weights;  // after each step
       };
       const auto begin = [&] {
-        Run run{.strategy = make_outer_steps(outer)};
+        Run run{.units = {}, .strategy = make_outer_steps(outer), .weights = {}};
         for (const std::int64_t count : counts) run.units.push_back({"unit", kernels::full(context, {count}, 1), {}});
         run.strategy->begin({.units = run.units, .context = context, .outer = comm});
         return run;
