@@ -139,7 +139,7 @@ FiledUpdate filed_update(const UpdateSettings& settings, std::int64_t fails) {
       });
     });
     options.sharding.offload_parameters = options.sharding.offload_gradients = Residence::device;
-    options.sharding.offload_budget = 200000;
+    options.sharding.offload_budget = 100000;
     Sharded engine(net, testing::context(1), comm, make_elementwise("test", {.settings = settings}), options);
     const auto weights = [&] {
       std::vector<std::vector<double>> all;
