@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "keel/dist/comm/nccl_communicator.h"
+#include "keel/kernels/elementwise.h"
 #include "keel/runtime/device_api.h"
 #include "keel/trainer/device.h"
 #include "keel/trainer/stack.h"
@@ -192,7 +193,10 @@ TEST(DeviceRanks, AreToldOnceWhyEverythingBetweenThemGoesThroughTheProcessorsMem
         const std::lock_guard lock(mutex);
         messages += concat(ranks.rank(), ": ", message, '\n');
       });
-      const DeviceCommunicator device_ranks(config, context, ranks);
+      DeviceCommunicator device_ranks(config, context, ranks);
+      const Tensor x = kernels::full(context.host(), {1}, 1);  // that NCCL would not take
+      (*device_ranks).all_reduce(x).wait();
+      EXPECT_EQ(x.item(), 2) << path;
     });
     EXPECT_EQ(messages, why_not.empty()
                             ? ""

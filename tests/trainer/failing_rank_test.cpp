@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <latch>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -18,7 +19,14 @@ namespace {
 
 using namespace testing;
 
-thread_local int losses_until_failure = -1;  // of this rank; negative: it does not fail
+// One rank fails in this step, once all have come there.
+struct Failure {
+  std::int64_t step;
+  std::latch all;
+};
+Failure* failure_of_test = nullptr;
+thread_local int losses_of_rank = 0;
+thread_local bool fails_in_test = false;
 
 class WithoutMilk : public Task {
  public:
@@ -33,7 +41,10 @@ class WithoutMilk : public Task {
                      0, stack());
   }
   Loss training_step(const Batch& batch, Forward& pass) override {
-    KEEL_CHECK(losses_until_failure-- != 0, "out of milk");
+    if (++losses_of_rank == failure_of_test->step) {
+      failure_of_test->all.arrive_and_wait();
+      KEEL_CHECK(!fails_in_test, "out of milk");
+    }
     return mean(square(net_(input(batch, "x", pass))));
   }
 
@@ -47,14 +58,17 @@ TEST(FailingRank, EndsTheOthersInTheStepThatTheyWereIn) {
   const TemporaryFolder place;
   static const auto keys = keys_of_task<WithoutMilk>("without_milk");
   for (const int n : {2, 3})
-    for (const int step : {1, 3}) {
+    for (const std::int64_t step : {1, 3}) {
       const Config config = task_run(keys, "batch: {global: 6, micro: 6}\ncheckpoint: {every: 0}\nthreads: 1\n", place,
                                      concat("run", n, step), {"steps=4", "strategy=ddp-fp32"});
+      Failure failure{step, std::latch(n)};
+      failure_of_test = &failure;
       std::mutex mutex;
       std::vector<std::string> told;  // to the others
       const std::string why = error_of([&] {
         run_ranks(n, [&](Communicator& ranks) {
-          losses_until_failure = ranks.rank() == 1 ? step - 1 : -1;
+          losses_of_rank = 0;
+          fails_in_test = ranks.rank() == 1;
           TrainObserver silent;
           const std::string mine = error_of([&] { train(config, silent, ranks); });
           const std::lock_guard lock(mutex);

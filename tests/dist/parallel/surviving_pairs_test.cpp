@@ -108,66 +108,62 @@ TEST(SurvivingPairs, AllMeetWhereNoneGoesAndTwoOfThemWhereOneGoesWhole) {
   }
 }
 
-// Ranks of a pair that sees another one go, what each has of two sums: before that, and behind it; how often it began
-// one, and got behind `in_the_middle`; and how many groups are lost. Rank 1 may be told by its transport of an end that
-// others do not hear of: before the barrier of the first sum ends, or in the middle of the second one.
-std::vector<std::vector<double>> summed_by_pairs(int missed_barrier, bool breaks_in_the_middle) {
-  return results_of_those_left(4,
-                               [&](Communicator& direct) -> std::vector<double> {
-                                 const auto all = direct.split_apart(0, direct.rank());
-                                 int barriers = 0;
-                                 AlteredCommunicator ranks(
-                                     direct, [&](Communicator& inner, const Collective& collective) {
-                                       Work work = inner.begin(collective);
-                                       const bool is_barrier = collective.kind == CollectiveKind::barrier;
-                                       if (direct.rank() != 1 || !is_barrier || ++barriers != missed_barrier)
-                                         return work;
-                                       work.wait();
-                                       all->barrier();  // the others have passed
-                                       throw Error("rank 2 has gone", ErrorKind::peer);
-                                     });
-                                 const auto pair = direct.split_apart(direct.rank() / kOfPair, direct.rank() % kOfPair);
-                                 SurvivingGroups groups(ranks, kOfPair);  // with a barrier of its own
-                                 const Tensor x = empty(testing::context(1), {1});
-                                 double begun = 0, behind = 0;
-                                 const auto sum = [&](bool breaks) {
-                                   groups.attempt([&] {
-                                     const bool is_first = ++begun == 2;
-                                     groups.ranks().attempt([&] {
-                                       if (breaks && is_first && direct.rank() == 1)
-                                         throw Error("rank 2 has gone", ErrorKind::peer);
-                                     });
-                                     ++behind;
-                                     kernels::fill(x, 1);
-                                     pair->all_reduce(x).wait();
-                                     groups.axis().all_reduce(x).wait();
-                                   });
-                                   if (missed_barrier > 0 && begun == 1 && direct.rank() != 1) all->barrier();
-                                   pair->barrier();  // nobody is left behind
-                                   return x.item();
-                                 };
-                                 const double before = sum(false);
-                                 if (direct.rank() >= kOfPair) die();
-                                 const double after = sum(breaks_in_the_middle);
-                                 return {before, after, begun, behind, static_cast<double>(groups.ranks().losses())};
-                               },
-                               {.timeout = std::chrono::seconds(2)});
+// What a rank of two pairs, of which the other one goes, has of a sum before that and of one behind it; how often it
+// began one, and came to its end; and how many groups are lost. Rank 1 may be told of an end that others do not hear
+// of: by a barrier that the others have passed, or inside the second sum.
+std::vector<double> sums_of_pairs(Communicator& direct, int missed_barrier, bool breaks_inside) {
+  const auto all = direct.split_apart(0, direct.rank()),
+             pair = direct.split_apart(direct.rank() / kOfPair, direct.rank());
+  int barriers = 0;
+  AlteredCommunicator ranks(direct, [&](Communicator& inner, const Collective& collective) {
+    Work work = inner.begin(collective);
+    const bool is_barrier = collective.kind == CollectiveKind::barrier;
+    if (direct.rank() != 1 || !is_barrier || ++barriers != missed_barrier) return work;
+    work.wait();
+    all->barrier();
+    throw Error("rank 2 has gone", ErrorKind::peer);
+  });
+  SurvivingGroups groups(ranks, kOfPair);  // with a barrier of its own
+  const Tensor x = empty(testing::context(1), {1});
+  double begun = 0, ended = 0;
+  const auto sum = [&](bool breaks) {
+    groups.attempt([&] {
+      ++begun;
+      if (breaks)
+        groups.ranks().attempt([&] {
+          if (begun == 2 && direct.rank() == 1) throw Error("rank 2 has gone", ErrorKind::peer);
+          groups.axis().attempt([] {});
+        });
+      ++ended;
+      kernels::fill(x, 1);
+      pair->all_reduce(x).wait();
+      groups.axis().all_reduce(x).wait();
+    });
+    if (missed_barrier > 0 && begun == 1 && direct.rank() != 1) all->barrier();
+    pair->barrier();  // nobody is left behind
+    return x.item();
+  };
+  const double before = sum(false);
+  if (direct.rank() >= kOfPair) die();
+  const double after = sum(breaks_inside);
+  return {before, after, begun, ended, static_cast<double>(groups.ranks().losses())};
+}
+
+void expect_sums_of_pairs(int missed_barrier, bool breaks_inside, const std::vector<double>& expected) {
+  const auto left = results_of_those_left(
+      4, [&](Communicator& direct) { return sums_of_pairs(direct, missed_barrier, breaks_inside); },
+      {.timeout = std::chrono::seconds(2)});
+  EXPECT_EQ(left, (std::vector<std::vector<double>>{expected, expected, {}, {}}));
 }
 
 // The other one of the pair has passed, and so has this one.
-TEST(SurvivingPairs, HaveEndedAnAttemptWhereOneOfThemHas) {
-  EXPECT_EQ(summed_by_pairs(2, false), (std::vector<std::vector<double>>{{4, 2, 3, 3, 1}, {4, 2, 3, 3, 1}, {}, {}}));
-}
+TEST(SurvivingPairs, HaveEndedAnAttemptWhereOneOfThemHas) { expect_sums_of_pairs(2, false, {4, 2, 3, 3, 1}); }
 
 // The other one of the pair does not go on to where it would wait for this one.
-TEST(SurvivingPairs, LeaveAnAttemptInsideAnotherOneTogether) {
-  EXPECT_EQ(summed_by_pairs(0, true), (std::vector<std::vector<double>>{{4, 2, 3, 2, 1}, {4, 2, 3, 2, 1}, {}, {}}));
-}
+TEST(SurvivingPairs, LeaveAnAttemptInsideAnotherOneTogether) { expect_sums_of_pairs(0, true, {4, 2, 3, 2, 1}); }
 
-// Both are told to go back to the sum, of which each has a number that is no sum.
-TEST(SurvivingPairs, RepeatAnAttemptThatNoneOfThemHasPassed) {
-  EXPECT_EQ(summed_by_pairs(0, false), (std::vector<std::vector<double>>{{4, 2, 3, 3, 1}, {4, 2, 3, 3, 1}, {}, {}}));
-}
+// Of the sum that was broken each has a number of the pair alone.
+TEST(SurvivingPairs, RepeatAnAttemptThatNoneOfThemHasPassed) { expect_sums_of_pairs(0, false, {4, 2, 3, 3, 1}); }
 
 TEST(SurvivingPairs, EndWhereverARankOfAnotherOneGoes) {
   const std::int64_t asked = asked_in_all();
