@@ -124,6 +124,10 @@ std::vector<double> sums_of_pairs(Communicator& direct, int missed_barrier, bool
     throw Error("rank 2 has gone", ErrorKind::peer);
   });
   SurvivingGroups groups(ranks, kOfPair);  // with a barrier of its own
+  std::string lost;
+  groups.when_lost([&](const LostGroup& group) {
+    lost += concat(group.number, ": ", group.first, " to ", group.last, ", ", group.left, " left");
+  });
   const Tensor x = empty(testing::context(1), {1});
   double begun = 0, ended = 0;
   const auto sum = [&](bool breaks) {
@@ -146,6 +150,7 @@ std::vector<double> sums_of_pairs(Communicator& direct, int missed_barrier, bool
   const double before = sum(false);
   if (direct.rank() >= kOfPair) die();
   const double after = sum(breaks_inside);
+  EXPECT_EQ(lost, "1: 2 to 3, 1 left");
   return {before, after, begun, ended, static_cast<double>(groups.ranks().losses())};
 }
 
