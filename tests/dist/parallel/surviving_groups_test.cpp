@@ -292,14 +292,16 @@ TEST(SurvivingGroups, GoOnWhereOneGoesWhileTheyAgreeOnAnother) {
 // One rank goes behind a barrier, of which another one hears only that somebody has gone.
 TEST(SurvivingGroups, HaveEndedAnAttemptWhereOneOfThemHas) {
   const auto left = results_of_those_left(
-      3,
+      4,
       [](Communicator& direct) -> std::vector<double> {
+        const auto all = direct.split_apart(0, direct.rank());
         int barriers = 0;
         AlteredCommunicator ranks(direct, [&](Communicator& inner, const Collective& collective) {
           Work work = inner.begin(collective);
           const bool is_missed = direct.rank() == 1 && collective.kind == CollectiveKind::barrier && ++barriers == 2;
           if (!is_missed) return work;
           work.wait();
+          all->barrier();  // the others have passed
           throw Error("rank 2 has gone", ErrorKind::peer);
         });
         SurvivingGroups groups(ranks, 1);  // with a barrier of its own
@@ -314,14 +316,17 @@ TEST(SurvivingGroups, HaveEndedAnAttemptWhereOneOfThemHas) {
           return x.item();
         };
         const double before = sum();
+        if (direct.rank() != 1) all->barrier();
         if (direct.rank() == 2) die();
-        // The other one, which has heard of nothing, may begin this among all three.
+        // The other one, which has heard of nothing, may begin this among all four.
         if (direct.rank() == 1) { EXPECT_THROW(groups.axis().all_reduce(x), Error); }
         const double after = sum();
-        return {before, after, static_cast<double>(tries), static_cast<double>(groups.ranks().losses())};
+        if (direct.rank() == 3) die();
+        const double last = sum();  // of which all know how many there were before
+        return {before, after, last, static_cast<double>(tries), static_cast<double>(groups.ranks().losses())};
       },
       impatient());
-  EXPECT_EQ(left, (std::vector<std::vector<double>>{{3, 2, 3, 1}, {3, 2, 2, 1}, {}}));
+  EXPECT_EQ(left, (std::vector<std::vector<double>>{{4, 3, 2, 5, 2}, {4, 3, 2, 4, 2}, {}, {}}));
 }
 
 // With all numbers in 32 bits they are steps of DiLoCo without momentum.
