@@ -128,8 +128,6 @@ void ManualSteps::accumulate(std::string_view stack, const LossFunction& loss, b
   check(!trained.is_complete, "accumulate('", stack, "') after the last one before an update; call update('", stack,
         "') or zero_grad('", stack, "') first, or give the one before last = false");
   const auto most = static_cast<std::size_t>(trained.stack->engine().options().micro_batches / parts_.micro_batches);
-  check(trained.accumulated < most, "'", stack, "' has had ", trained.accumulated,
-        " accumulate() since its last update, and StackModel::passes says that there are ", most, " at most");
   check(trained.accumulated + 1 < most || last, "'", stack, "' has had ", trained.accumulated,
         " accumulate() since its last update, and StackModel::passes says that there are ", most,
         " at most; so this is the last, and needs last = true");
@@ -163,7 +161,7 @@ void ManualSteps::run_pass(Trained& trained, Pass& pass, const LossFunction& los
       KEEL_CHECK(of_batch.signature() == pass.losses.front().signature(), "step ", number(), ": the loss of '",
                  pass.name, "' in micro-batch ", i + 1, " has\n", of_batch.description(), "and in the first\n",
                  pass.description, "All micro-batches of a pass have the same terms and factors");
-    if (trained.first_step == step_ && !batch.is_stand_in()) check_counts(of_batch, batch);
+    if (trained.first_step == step_) check_counts(of_batch, batch);
     pass.losses.emplace_back(of_batch, batch);
     const auto micro = static_cast<std::int64_t>(i);
     if (parts_.watcher != nullptr) parts_.watcher->before_backward(micro);
