@@ -11,7 +11,7 @@ set(matrix_suites "Matmul|Attention|Gpt|Onednn|OneDnn|Parity")
 
 # What takes a minute or more with asan, and goes through the same code many times: stages, precisions, seeds of the emulator,
 # large references. Another case of its suite, or of the program, goes through it once.
-set(minutes_there "LearnsToAdd|PlanCounts.IsWhatTheEngine|EveryOptimizer|InEveryStageAndPrecision|InEveryStageAndToEveryRank|InEveryStageAndAfterAResume|InEveryStageAndOrderOfWork|AtEveryThreadCount|ForEveryDrainSeed|NoOrderOfWork|EveryLayoutOfEveryArgument|OnDevice.*AloneAndTogether|CompressionLaws.*/Devices|StepsHaveTransformersLosses|Offload\\.(Transforms|Advances|Measures|Keeps.*InEightBits|Lbfgs)|DeviceCompressor.GoesOn|StagedCollectives.Train|ZeroMemory.IsThatOf|EveryCollective.GivesWhatAPlainReference|NodeMemory.GivesTheNumbers")
+set(minutes_there "LearnsToAdd|PlanCountsOf.IsWhatTheEngine|EveryOptimizer|InEveryStageAndPrecision|InEveryStageAndToEveryRank|InEveryStageAndAfterAResume|InEveryStageAndOrderOfWork|AtEveryThreadCount|ForEveryDrainSeed|NoOrderOfWork|EveryLayoutOfEveryArgument|OnDevice.*AloneAndTogether|CompressionLaws.*/Devices|StepsHaveTransformersLosses|Offload\\.(Transforms|Advances|Measures|Keeps.*InEightBits|Lbfgs)|DeviceCompressor.GoesOn|StagedCollectives.Train|ZeroMemory.IsThatOf|EveryCollective.GivesWhatAPlainReference|NodeMemory.GivesTheNumbers")
 
 # Of the programs in which threads work beside each other: suites of one thread at a time, or of ranks that meet as those of
 # Trainer, TrainingByRanks and Zero do. tsan has nothing new to see in them.

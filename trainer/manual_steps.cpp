@@ -128,8 +128,6 @@ void ManualSteps::accumulate(std::string_view stack, const LossFunction& loss, b
   check(!trained.is_complete, "accumulate('", stack, "') after the last one before an update; call update('", stack,
         "') or zero_grad('", stack, "') first, or give the one before last = false");
   const auto most = static_cast<std::size_t>(trained.stack->engine().options().micro_batches / parts_.micro_batches);
-  check(trained.accumulated < most, "'", stack, "' has had ", trained.accumulated,
-        " accumulate() since its last update, and StackModel::passes says that there are ", most, " at most");
   check(trained.accumulated + 1 < most || last, "'", stack, "' has had ", trained.accumulated,
         " accumulate() since its last update, and StackModel::passes says that there are ", most,
         " at most; so this is the last, and needs last = true");
@@ -163,7 +161,7 @@ void ManualSteps::run_pass(Trained& trained, Pass& pass, const LossFunction& los
       KEEL_CHECK(of_batch.signature() == pass.losses.front().signature(), "step ", number(), ": the loss of '",
                  pass.name, "' in micro-batch ", i + 1, " has\n", of_batch.description(), "and in the first\n",
                  pass.description, "All micro-batches of a pass have the same terms and factors");
-    if (trained.first_step == step_ && !batch.is_stand_in()) check_counts(of_batch, batch);
+    if (trained.first_step == step_) check_counts(of_batch, batch);
     pass.losses.emplace_back(of_batch, batch);
     const auto micro = static_cast<std::int64_t>(i);
     if (parts_.watcher != nullptr) parts_.watcher->before_backward(micro);
@@ -230,20 +228,19 @@ ManualStep::Outcome ManualSteps::outcome(std::string_view stack) {
   return {result.taken, loss_of(pass.losses.front().kinds(), sums), result.grad_norm, result.lr};
 }
 
-// Of the passes of a model since its last update.
+// Of the passes of a model since its last update: the first that has weight, or else the first.
 ManualSteps::Bad ManualSteps::first_bad(std::string_view stack) const {
-  Bad first;
   const auto trained = std::ranges::find_if(trained_, [&](const Trained& each) { return each.stack->name() == stack; });
-  std::size_t left = trained == trained_.end() ? 0 : trained->accumulated;
-  for (std::size_t p = passes_.size(); p-- > 0 && left > 0;) {
+  std::size_t begin = passes_.size();
+  for (std::size_t left = trained == trained_.end() ? 0 : trained->accumulated; left > 0;)
+    if (passes_[--begin].name == stack) --left;
+  Bad first;
+  for (std::size_t p = begin; p < passes_.size(); ++p) {
     if (passes_[p].name != stack) continue;
-    --left;
     for (const StepLoss& loss : passes_[p].losses) {
       const std::optional<BadTerm> bad = loss.first_bad();
-      if (bad && (first.pass < 0 || bad->has_weight || !first.term.has_weight)) {
-        first = {.pass = static_cast<std::int64_t>(p), .term = *bad};
-        break;
-      }
+      if (!bad || (first.pass >= 0 && (first.term.has_weight || !bad->has_weight))) continue;
+      first = {.pass = static_cast<std::int64_t>(p), .term = *bad};
     }
   }
   return first;

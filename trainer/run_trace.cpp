@@ -64,8 +64,7 @@ std::string RunTrace::write(Communicator& ranks, const RunFolder& folder) {
   trace_->settle();
   modules_.clear();
   memory_->end();
-  const std::int64_t dropped = trace_->dropped() + memory_->dropped();
-  const std::size_t kept = trace_->spans().size() + memory_->changes().size();
+  const std::string note = note_of_dropped(*trace_, *memory_);
   const auto write_both = [&](std::span<const TraceSpan> spans, std::span<const MemoryChange> changes,
                               const std::string& trace, const std::string& memory) {
     write_text_file(trace, chrome_trace(spans));
@@ -78,6 +77,12 @@ std::string RunTrace::write(Communicator& ranks, const RunFolder& folder) {
     else if (ranks.rank() == 0) write_both(all.spans, all.memory, folder.trace(), folder.memory());
   });
   memory_.reset();
+  return note;
+}
+
+std::string note_of_dropped(const Trace& trace, const MemoryLog& memory) {
+  const std::int64_t dropped = trace.dropped() + memory.dropped();
+  const std::size_t kept = trace.spans().size() + memory.changes().size();
   if (dropped == 0) return "";
   return concat("the trace has the first ", kept, " spans and changes of memory of its steps, and not the ", dropped,
                 " after them; record fewer steps");

@@ -56,4 +56,7 @@ class RunTrace {
   std::int64_t step_begins_ = 0;  // microseconds
 };
 
+// What a run is to be told of what a window had no room for; empty: nothing.
+std::string note_of_dropped(const Trace& trace, const MemoryLog& memory);
+
 }  // namespace keel

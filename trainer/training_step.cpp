@@ -1,7 +1,6 @@
 #include "keel/trainer/training_step.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "keel/autograd/flops.h"
@@ -148,8 +147,8 @@ PendingStep TrainingSteps::step_with_closure(Pending& pending) {
     check_notes(evaluation, all.notes);
     has_told = false;
     // With several weights a rank may have some of one and none of another, so all give the loss of all.
-    const double loss = loss_of(evaluation.micro_batches.front().loss.kinds(), weights_.size() > 1 ? all.sums : mine);
-    return std::isnan(loss) ? 0 : loss;
+    // It is no number where the rank has no weight, and then it does not count.
+    return loss_of(evaluation.micro_batches.front().loss.kinds(), weights_.size() > 1 ? all.sums : mine);
   };
   try {
     return parts_.engine.step(evaluate, parts_.curves);

@@ -9,7 +9,7 @@ namespace keel {
 PagePiece::PagePiece(Page& page, Span elements) : page_(page), elements_(elements) {
   page.drop();
   numbers_ = empty(page.numbers_.context().host(), {elements.count()}, page.numbers_.dtype(), Purpose::bucket);
-  if (elements.count() > 0) work_ = page.pager_.file().read(*page.number_, part(), numbers_.raw());
+  work_ = page.pager_.file().read(*page.number_, part(), numbers_.raw());
 }
 
 PagePiece::~PagePiece() {
@@ -31,8 +31,6 @@ bool PagePiece::wait() try {
   return false;
 }
 
-void PagePiece::store() {
-  if (elements_.count() > 0) work_ = page_.pager_.file().write(*page_.number_, part(), numbers_.raw());
-}
+void PagePiece::store() { work_ = page_.pager_.file().write(*page_.number_, part(), numbers_.raw()); }
 
 }  // namespace keel

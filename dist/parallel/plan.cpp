@@ -194,7 +194,6 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
     plan.matrix_operations += deal.operations(optimizer, place.rank);
     for (const PlannedCollective& each : matrix_collectives(deal, place.rank)) plan.collectives.push_back(each);
   }
-  if (ranks == 1) plan.collectives.clear();
   for (const PlannedCollective& each : plan.collectives)
     (each.of_matrices     ? plan.traffic.matrices
      : each.of_parameters ? plan.traffic.gathers

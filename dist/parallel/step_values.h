@@ -44,8 +44,8 @@ struct StepResult {
   int evaluations = 1;         // of the loss and its gradient
 };
 
-// Runs forward and backward() of all micro-batches of a step, and returns the mean loss over this rank's weight. Each
-// call in a step must give the same at the same weights.
+// Runs forward and backward() of all micro-batches of a step, and returns the mean loss over this rank's weight:
+// anything where it has none. Each call in a step must give the same at the same weights.
 using Closure = std::function<double()>;
 
 }  // namespace keel

@@ -104,12 +104,10 @@ class OuterSteps : public CommunicationStrategy {
   std::int64_t steps() const override { return steps_; }
   void resumed(std::int64_t steps) override {
     steps_ = steps;
-    for (std::size_t i = 0; i < units_.size(); ++i) {
-      units_[i].is_due = false;
-      for (std::int64_t sent = steps - options_.delay + 1; sent <= steps; ++sent)
-        units_[i].is_due = units_[i].is_due || is_due(i, sent);
-      units_[i].is_mean = true;
-      units_[i].is_loaded = true;
+    for (Unit& own : units_) {
+      own.is_due = true;  // where its time comes before the next one is sent
+      own.is_mean = true;
+      own.is_loaded = true;
     }
   }
 

@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "keel/dist/comm/nccl_communicator.h"
+#include "keel/kernels/elementwise.h"
 #include "keel/runtime/device_api.h"
 #include "keel/trainer/device.h"
 #include "keel/trainer/stack.h"
@@ -192,7 +193,9 @@ TEST(DeviceRanks, AreToldOnceWhyEverythingBetweenThemGoesThroughTheProcessorsMem
         const std::lock_guard lock(mutex);
         messages += concat(ranks.rank(), ": ", message, '\n');
       });
-      const DeviceCommunicator device_ranks(config, context, ranks);
+      DeviceCommunicator device_ranks(config, context, ranks);
+      (*device_ranks).all_reduce(kernels::full(context.host(), {2}, 1)).wait();
+      EXPECT_EQ((*device_ranks).traffic().sent(), 8) << path << ": for NCCL these are words beside its own";
     });
     EXPECT_EQ(messages, why_not.empty()
                             ? ""

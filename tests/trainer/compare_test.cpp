@@ -184,8 +184,10 @@ TEST(Compare, SaysWhatGradientsAreSentAs) {
   ASSERT_EQ(results.size(), 3u) << "two, and none";
   const char* const says[] = {"sends gradients as they are", "sends gradients as bf16",
                               "sends gradients as topk, fraction 0.25"};
-  for (std::size_t i = 0; i < results.size(); ++i)
+  for (std::size_t i = 0; i < results.size(); ++i) {
     EXPECT_EQ(std::ranges::count(results[i].decisive, says[i]), 1) << ::testing::PrintToString(results[i].decisive);
+    EXPECT_EQ(results[i].compresses, i > 0);
+  }
 }
 
 // Acceptance check 12.

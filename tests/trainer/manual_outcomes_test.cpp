@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <latch>
 #include <limits>
 #include <string>
 #include <vector>
@@ -31,7 +32,7 @@ class Scripted : public ManualTask {
  public:
   explicit Scripted(const TaskSite& site) : site_(site) {}
   std::vector<StackModel> stacks() override {
-    return {{.name = "left", .module = &left_}, {.name = "right", .module = &right_}};
+    return {{.name = "left", .module = &left_}, {.name = "right", .module = &right_, .passes = 3}};
   }
   Data data() override {
     const auto rows = made_dataset(24, "rows", [](std::int64_t i) {
@@ -56,6 +57,18 @@ class Scripted : public ManualTask {
   LossFunction bad(std::string_view name, char which) const {
     const double infinite = std::numeric_limits<double>::infinity();
     return times(name, which == 'w' ? infinite : 1, which == 'n' ? infinite : 1);
+  }
+  // Terms A to C, which have weight, and a to c. The term that a micro-batch's letter names is infinite.
+  LossFunction marked(std::string_view name, const std::string& letters) const {
+    return [&net = net(name), letters, micro = std::size_t{0}](const Batch& batch, Forward& pass) mutable {
+      const Variable error = mean(square(net(input(batch, "x", pass))));
+      const char bad = letters.at(micro++);
+      Loss loss;
+      for (const char each : std::string("ABCabc"))
+        loss.add(std::string(1, each), scale(error, each == bad ? std::numeric_limits<double>::infinity() : 1),
+                 each < 'a' ? "rows" : "none");
+      return loss;
+    };
   }
 
  private:
@@ -123,9 +136,63 @@ TEST(ManualOutcomes, NameTheFirstRankWhoseLossThatHasWeightIsNotFinite) {
   }
 }
 
+// Passes of the model on the right, of three micro-batches each, and of the one on the left ("L:..."), whose losses
+// come to nothing. A letter is the term that is not finite: capital ones have weight.
+TEST(ManualOutcomes, NameTheFirstMicroBatchSinceTheLastUpdateWhoseLossThatHasWeightIsNotFinite) {
+  const TemporaryFolder place;
+  int run = 0;
+  using Calls = std::vector<std::string>;
+  const auto told_by = [&](const Calls& calls) {
+    script_of_steps = [&](const Scripted& task, ManualStep& step) {
+      for (std::size_t i = 0; i < calls.size(); ++i) {
+        const std::string& call = calls[i];
+        const std::string next = i + 1 < calls.size() ? calls[i + 1] : "update";
+        if (call == "update") step.update("right");
+        else if (call == "zero") step.zero_grad("right");
+        else if (call[0] == 'L') step.accumulate("left", task.marked("left", call.substr(2)));
+        else step.accumulate("right", task.marked("right", call), next == "update");
+      }
+      step.update("right");
+      step.zero_grad("left");
+    };
+    const std::string told = refusal_of_script(1, scripted_run(place, concat("run", ++run), {"steps=1"}));
+    for (const std::string model : {"", " of left"}) {
+      const std::string begin = "step 1: term '", end = concat("' of '", model.empty() ? "right" : "left", "' is inf");
+      if (!told.starts_with(begin) || told.find(end) != begin.size() + 1) continue;
+      const bool weighs = told.find("; a lower optimizer.lr or a clip may help") == begin.size() + 1 + end.size();
+      return concat(told[begin.size()], model, weighs ? ", weighs" : "");
+    }
+    return told;
+  };
+  for (const auto& [calls, told] :
+       std::vector<std::pair<Calls, std::string>>{{{"---"}, ""},
+                                                  {{"-A-"}, "A, weighs"},
+                                                  {{"CAB"}, "C, weighs"},
+                                                  {{"-a-"}, "a"},
+                                                  {{"cab"}, "c"},
+                                                  {{"-aB"}, "B, weighs"},
+                                                  {{"-Ba"}, "B, weighs"},
+                                                  {{"bcC"}, "C, weighs"},
+                                                  {{"---", "--A"}, "A, weighs"},
+                                                  {{"-A-", "B--"}, "A, weighs"},
+                                                  {{"-a-", "b--"}, "a"},
+                                                  {{"--a", "-B-", "C--"}, "B, weighs"},
+                                                  {{"A--", "b--", "C--"}, "A, weighs"},
+                                                  {{"A--", "zero", "---"}, "A, weighs"},
+                                                  {{"---", "zero", "--b"}, "b"},
+                                                  {{"---", "update", "-b-"}, "b"},
+                                                  {{"L:-cA", "---"}, "A of left, weighs"},
+                                                  {{"L:AAA", "-B-"}, "B, weighs"},
+                                                  {{"-B-", "L:AAA", "---"}, "B, weighs"},
+                                                  {{"---", "zero", "L:BBB", "---", "-c-"}, "c"}})
+    EXPECT_EQ(told_by(calls), told) << ::testing::PrintToString(calls);
+}
+
 TEST(ManualOutcomes, OthersAreToldTheStepInWhichARankFails) {
   const TemporaryFolder place;
-  script_of_steps = [](const Scripted& task, ManualStep& step) {
+  std::latch both(2);
+  script_of_steps = [&](const Scripted& task, ManualStep& step) {
+    if (step.number() == 3) both.arrive_and_wait();
     KEEL_CHECK(step.number() < 3 || rank_of_script == 0, "out of milk");
     step.train("left", task.good("left"));
   };
@@ -141,7 +208,7 @@ TEST(ManualOutcomes, OthersAreToldTheStepInWhichARankFails) {
               });
             }),
             "out of milk");
-  EXPECT_TRUE(told.starts_with("rank 1 failed: out of milk; rank 0 was in ")) << told;
+  EXPECT_TRUE(told.starts_with("rank 1 failed: out of milk; rank 0 was ")) << told;
   EXPECT_TRUE(told.ends_with(", step 3)")) << told;
 }
 

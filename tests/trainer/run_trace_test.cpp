@@ -6,6 +6,7 @@
 #include <map>
 
 #include "keel/runtime/json.h"
+#include "keel/trainer/run_trace.h"
 #include "tests/error_of.h"
 #include "tests/trainer/run_support.h"
 
@@ -58,6 +59,25 @@ TEST(Profile, RecordsThePartOfItsWindowThatASessionHas) {
   const RunFolder folder(begun.run);
   const std::int64_t from = read_whole(folder.checkpoint_called(folder.named_by(folder.latest()))).step;
   EXPECT_EQ(run("resumed", "profile={start: 3, steps: 4}", {"resume=auto"}), 6 - from);
+}
+
+TEST(Profile, TellsWhatItHadNoRoomFor) {
+  const auto told = [](int spans, int changes) {
+    Trace trace(0, 3);
+    for (int i = 0; i < spans; ++i) trace.add(TraceRow::compute, "work", 0);
+    MemoryLog memory(0, 2);
+    for (int i = 0; i < changes; ++i) memory.changed(nullptr, 8, Purpose::bucket);
+    return note_of_dropped(trace, memory);
+  };
+  const auto note = [](int kept, int dropped) {
+    return concat("the trace has the first ", kept, " spans and changes of memory of its steps, and not the ", dropped,
+                  " after them; record fewer steps");
+  };
+  EXPECT_EQ(told(0, 0), "");
+  EXPECT_EQ(told(3, 2), "");
+  EXPECT_EQ(told(4, 0), note(3, 1));
+  EXPECT_EQ(told(1, 3), note(3, 1));
+  EXPECT_EQ(told(4, 4), note(5, 3));
 }
 
 TEST(Profile, IsOneWindowOfARun) {

@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
+#include <bit>
 #include <mutex>
 
 #include "keel/dist/comm/agreement.h"
@@ -117,6 +119,78 @@ TEST(FailingFiles, InAPassLeaveWeightsAndStateAsTheyWere) {
       });
     }
 }
+
+// Of an update of one rank, whose weights are in memory and all else in a file: weights by unit, whether it has ended,
+// and the bytes that it has read and written. `fails`: which of its reads does; 0: none.
+struct FiledUpdate {
+  std::vector<std::vector<double>> before, after;
+  bool is_whole = false;
+  std::int64_t reads = 0, read = 0, written = 0;
+};
+
+FiledUpdate filed_update(const UpdateSettings& settings, std::int64_t fails) {
+  FiledUpdate update;
+  run_ranks(1, [&](Communicator& comm) {
+    bool is_due = false;
+    UnitNet net;
+    ShardedOptions options = all_in_files(0, [&] {
+      return std::make_unique<FaultyFile>([&](Call call, std::int64_t) {
+        if (is_due && call == Call::read && ++update.reads == fails) throw Error("a bad sector", ErrorKind::io);
+      });
+    });
+    options.sharding.offload_parameters = options.sharding.offload_gradients = Residence::device;
+    options.sharding.offload_budget = 100000;
+    Sharded engine(net, testing::context(1), comm, make_elementwise("test", {.settings = settings}), options);
+    const auto weights = [&] {
+      std::vector<std::vector<double>> all;
+      for (const auto& unit : engine.units()) all.push_back(doubles(unit->parameters().own_values()));
+      return all;
+    };
+    take_step(engine, net, comm, 0);
+    update.before = weights();
+    const PageTraffic traffic = engine.file_traffic();
+    const Tensor x = rows(engine.context(), 1, comm, 0, 1, 7, DType::bf16);
+    engine.backward(mean(square(net(x))), {.weight = x.dim(0)});
+    is_due = true;
+    update.is_whole = error_of([&] { engine.step(1e-2).get(); }).empty();
+    is_due = false;
+    update.after = weights();
+    update.read = engine.file_traffic().read - traffic.read;
+    update.written = engine.file_traffic().written - traffic.written;
+  });
+  return update;
+}
+
+// A piece of which one part cannot be read, be it the last one, is not updated and not written; all others are.
+void expect_one_piece_left(const UpdateSettings& settings, std::int64_t reads_of_a_piece, std::int64_t pieces) {
+  const FiledUpdate good = filed_update(settings, 0);
+  ASSERT_TRUE(good.is_whole);
+  const std::int64_t units = std::ssize(good.before), count = std::ssize(good.before.front());
+  ASSERT_EQ(good.reads, units * pieces * reads_of_a_piece);
+  EXPECT_EQ(good.written, units * 12 * count) << "masters, and two states";
+  const auto length =
+      static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>((count + pieces - 1) / pieces)));
+  for (std::int64_t fails = 1; fails <= good.reads; ++fails) {
+    const FiledUpdate bad = filed_update(settings, fails);
+    EXPECT_FALSE(bad.is_whole);
+    const std::int64_t piece = (fails - 1) / reads_of_a_piece, begin = piece % pieces * length;
+    const std::int64_t end = std::min(begin + length, count);
+    std::vector<std::vector<double>> expected = good.after;
+    const auto at = static_cast<std::size_t>(piece / pieces);
+    std::copy(good.before[at].begin() + begin, good.before[at].begin() + end, expected[at].begin() + begin);
+    EXPECT_NE(expected, good.after);
+    EXPECT_TRUE(bad.after == expected) << "read " << fails;
+    EXPECT_EQ(bad.reads, good.reads) << "the walk goes on";
+    EXPECT_EQ(bad.written, good.written - 12 * (end - begin));
+  }
+}
+
+TEST(FailingFiles, LeaveAPieceOfWhichTheyDoNotReadAPartAsItIs) {
+  expect_one_piece_left(AdamSettings{.decoupled = true}, 3, 3);
+}
+
+// Of an optimizer that measures whole parameters.
+TEST(FailingFiles, LeaveAUnitOfWhichTheyDoNotReadAPageAsItIs) { expect_one_piece_left(LambSettings{}, 3, 1); }
 
 // Of Muon the first read of an update belongs to the walk that prepares matrices, before ranks exchange them.
 TEST(FailingFiles, InTheMiddleOfAnUpdateLeaveNoWeightsThatLookRight) {

@@ -41,7 +41,13 @@ void expect_as_planned(const std::string& what, int ranks, const ShardedOptions&
   });
 }
 
-TEST(FilesPlan, ReadWriteAndHoldWhatThePlanSays) {
+class FilesPlanOf : public ByStageAndRanks {};
+INSTANTIATE_TEST_SUITE_P(Each, FilesPlanOf,
+                         ::testing::Combine(::testing::Values(0, 1, 2, 3), ::testing::Values(1, 2, 3)),
+                         FilesPlanOf::case_name);
+
+TEST_P(FilesPlanOf, ReadWriteAndHoldWhatThePlanSays) {
+  const int number = this->number(), ranks = this->ranks();
   const std::pair<std::string, void (*)(ShardedOptions&)> kVariants[] = {
       {"", [](ShardedOptions&) {}},
       {"each backward, ", [](ShardedOptions& o) { o.sharding.accumulation = Accumulation::each_backward; }},
@@ -51,56 +57,52 @@ TEST(FilesPlan, ReadWriteAndHoldWhatThePlanSays) {
       {"all units at a time, ", [](ShardedOptions& o) { o.sharding.offload_budget = kMuch; }}};
   for (const auto& [name, set] : kVariants)
     for (const FileCase& each : kFileCases)
-      for (const int number : {0, 1, 2, 3})
-        for (const int ranks : {1, 3})
-          for (const int micro_batches : {1, 2}) {
-            ShardedOptions options = in_dtype(number, DType::bf16, micro_batches);
-            set(options);
-            each.set(options.sharding);
-            if (!name.empty() && each.name != "all") continue;
-            if (name == "each backward, " && number == 0 && micro_batches > 1) continue;  // refused with gradients
-            if (name.empty()) expect_as_planned<UnitNet>(name + each.name + ", a chain", ranks, options);
-            expect_as_planned<MixedNet>(name + each.name + ", a root around units", ranks, options);
-          }
+      for (const int micro_batches : {1, 2}) {
+        ShardedOptions options = in_dtype(number, DType::bf16, micro_batches);
+        set(options);
+        each.set(options.sharding);
+        if (!name.empty() && each.name != "all") continue;
+        if (name == "each backward, " && number == 0 && micro_batches > 1) continue;  // refused with gradients
+        if (name.empty()) expect_as_planned<UnitNet>(name + each.name + ", a chain", ranks, options);
+        expect_as_planned<MixedNet>(name + each.name + ", a root around units", ranks, options);
+      }
 }
 
 // LAMB and Adafactor measure whole units; of Adafactor factors stay in memory, and of states in 8 bits their scales.
-TEST(FilesPlan, ReadWriteAndHoldWhatThePlanSaysForOptimizersThatTakeParametersOneByOne) {
+TEST_P(FilesPlanOf, ReadWriteAndHoldWhatThePlanSaysForOptimizersThatTakeParametersOneByOne) {
+  const int number = this->number(), ranks = this->ranks();
   const std::pair<std::string, UpdateSettings> kOptimizers[] = {
       {"LAMB", LambSettings{}},
       {"Adafactor", AdafactorSettings{}},
       {"Adafactor with means", AdafactorSettings{.beta1 = 0.9}},
       {"AdamW in 8 bits", AdamSettings{.decoupled = true, .min_8bit_size = 4096}}};
   for (const auto& [name, settings] : kOptimizers)
-    for (const int number : {0, 1, 2, 3})
-      for (const int ranks : {1, 3})
-        for (const std::int64_t budget : {160000, 1 << 30}) {
-          ShardedOptions options = in_dtype(number, DType::bf16, 2);
-          options.sharding.offload_budget = budget;
-          kFileCases[3].set(options.sharding);
-          expect_as_planned<MixedNet>(name, ranks, options, settings);
-        }
+    for (const std::int64_t budget : {160000, 1 << 30}) {
+      ShardedOptions options = in_dtype(number, DType::bf16, 2);
+      options.sharding.offload_budget = budget;
+      kFileCases[3].set(options.sharding);
+      expect_as_planned<MixedNet>(name, ranks, options, settings);
+    }
 }
 
-TEST(FilesPlan, ReadWriteAndHoldWhatThePlanSaysForMatrices) {
+TEST_P(FilesPlanOf, ReadWriteAndHoldWhatThePlanSaysForMatrices) {
+  const int number = this->number(), ranks = this->ranks();
   for (const MatrixWork work : {MatrixWork::dealt, MatrixWork::everyone})
     for (const FileCase& each : kFileCases)
-      for (const int number : {0, 1, 2, 3})
-        for (const int ranks : {1, 2, 3})
-          for (const std::int64_t budget : {kLittleOfMatrices, kMuch})
-            for (const int micro_batches : {1, 2}) {
-              if (work == MatrixWork::everyone && each.name != "all") continue;
-              ShardedOptions options = in_dtype(number, DType::bf16, micro_batches);
-              options.sharding.offload_budget = budget;
-              options.sharding.matrices = work;
-              each.set(options.sharding);
-              const std::string what = concat("Muon, ", each.name, ", ", name_of(work), ", budget ", budget);
-              expect_as_planned<HiddenNet>(what + ", a root around units", ranks, options, MuonSettings{});
-              if (budget == kMuch) continue;
-              expect_as_planned<UnitNet>(what + ", a chain", ranks, options, MuonSettings{});
-              if (micro_batches > 1) continue;
-              expect_as_planned<LongHiddenNet>(what + ", in batches", ranks, options, MuonSettings{});
-            }
+      for (const std::int64_t budget : {kLittleOfMatrices, kMuch})
+        for (const int micro_batches : {1, 2}) {
+          if (work == MatrixWork::everyone && each.name != "all") continue;
+          ShardedOptions options = in_dtype(number, DType::bf16, micro_batches);
+          options.sharding.offload_budget = budget;
+          options.sharding.matrices = work;
+          each.set(options.sharding);
+          const std::string what = concat("Muon, ", each.name, ", ", name_of(work), ", budget ", budget);
+          expect_as_planned<HiddenNet>(what + ", a root around units", ranks, options, MuonSettings{});
+          if (budget == kMuch) continue;
+          expect_as_planned<UnitNet>(what + ", a chain", ranks, options, MuonSettings{});
+          if (micro_batches > 1) continue;
+          expect_as_planned<LongHiddenNet>(what + ", in batches", ranks, options, MuonSettings{});
+        }
 }
 
 // The 14 bytes of a number in bf16 with AdamW that are not its weight lie in the file, and go there and back once a

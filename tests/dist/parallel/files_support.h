@@ -1,10 +1,13 @@
 #pragma once
 // What tests of numbers in files share: models and their training, what may lie there, and files in memory.
 
+#include <gtest/gtest.h>
+
 #include <cmath>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "keel/optim/elementwise.h"
@@ -66,6 +69,16 @@ struct HiddenNet : Module {
 // More matrices than are in memory at a time, with little of a budget.
 struct LongHiddenNet : HiddenNet {
   LongHiddenNet() : HiddenNet(10) {}
+};
+
+// Tests of each stage and number of ranks.
+class ByStageAndRanks : public ::testing::TestWithParam<std::tuple<int, int>> {
+ public:
+  int number() const { return std::get<0>(GetParam()); }
+  int ranks() const { return std::get<1>(GetParam()); }
+  static std::string case_name(const ::testing::TestParamInfo<ParamType>& info) {
+    return concat("stage_", std::get<0>(info.param), "_ranks_", std::get<1>(info.param));
+  }
 };
 
 struct FileCase {

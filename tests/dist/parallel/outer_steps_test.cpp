@@ -117,20 +117,23 @@ TEST(OuterSteps, AreThoseOfTheirFormula) {
   }
 }
 
-TEST(OuterSteps, GiveTheSameBitsInEveryStage) {
-  for (const OuterStepOptions& outer : kAll)
-    for (const auto& [n, group, dtype] : std::vector<std::tuple<int, int, DType>>{
-             {4, 2, DType::bf16}, {6, 3, DType::f32}, {3, 1, DType::f32}, {2, 1, DType::bf16}}) {
-      const GroupRun first{.ranks = n, .group = group, .options = with_outer(0, outer), .dtype = dtype};
-      const GroupResult expected = trained_in_groups(first);
-      for (const int number : {0, 1, 2, 3}) {
-        GroupRun run = first;
-        run.options = with_outer(number, outer);
-        run.delays = 3;
-        EXPECT_TRUE(trained_in_groups(run).weights == expected.weights)
-            << make_outer_steps(outer)->describe() << ", " << n << " ranks, stage " << number << ", " << dtype;
-      }
+class OuterStepsOf : public ::testing::TestWithParam<OuterStepOptions> {};
+INSTANTIATE_TEST_SUITE_P(Each, OuterStepsOf, ::testing::ValuesIn(kAll));
+
+TEST_P(OuterStepsOf, GiveTheSameBitsInEveryStage) {
+  const OuterStepOptions& outer = GetParam();
+  for (const auto& [n, group, dtype] : std::vector<std::tuple<int, int, DType>>{
+           {4, 2, DType::bf16}, {6, 3, DType::f32}, {3, 1, DType::f32}, {2, 1, DType::bf16}}) {
+    const GroupRun first{.ranks = n, .group = group, .options = with_outer(0, outer), .dtype = dtype};
+    const GroupResult expected = trained_in_groups(first);
+    for (const int number : {0, 1, 2, 3}) {
+      GroupRun run = first;
+      run.options = with_outer(number, outer);
+      run.delays = 3;
+      EXPECT_TRUE(trained_in_groups(run).weights == expected.weights)
+          << make_outer_steps(outer)->describe() << ", " << n << " ranks, stage " << number << ", " << dtype;
     }
+  }
 }
 
 TEST(OuterSteps, BringGroupsTogether) {
@@ -143,28 +146,28 @@ TEST(OuterSteps, BringGroupsTogether) {
   EXPECT_NE(between.weights[0], between.weights[2]);
 }
 
-TEST(OuterSteps, GoOnInTheMiddleOfAWindowToTheSameBits) {
-  for (const OuterStepOptions& outer : kAll)
-    for (const int number : {0, 3})
-      for (const int stop : {1, 4, 5}) {
-        ShardedOptions options = with_outer(number, outer);
-        options.sharding.group = 2;
-        run_ranks(4, [&](Communicator& comm) {
-          UnitNet whole_net, first_net, second_net;
-          Sharded whole(whole_net, testing::context(1), comm, make_adamw(), options);
-          Sharded first(first_net, testing::context(1), comm, make_adamw(), options);
-          for (int step = 0; step < 8; ++step) train_step(whole, whole_net, comm, step, DType::f32, 1e-2);
-          for (int step = 0; step < stop; ++step) train_step(first, first_net, comm, step, DType::f32, 1e-2);
-          EXPECT_EQ(doubles(first.strategy_state().back().values), std::vector<double>{static_cast<double>(stop)});
-          Sharded second(second_net, testing::context(1), comm, make_adamw(), options);
-          second.load_weights(first.weights());
-          second.load_optimizer_state(first.optimizer_state(), first.state());
-          second.load_strategy_state(first.strategy_state());
-          for (int step = stop; step < 8; ++step) train_step(second, second_net, comm, step, DType::f32, 1e-2);
-          EXPECT_TRUE(whole_values(second) == whole_values(whole))
-              << make_outer_steps(outer)->describe() << ", stage " << number << ", stopped after " << stop;
-        });
-      }
+TEST_P(OuterStepsOf, GoOnInTheMiddleOfAWindowToTheSameBits) {
+  const OuterStepOptions& outer = GetParam();
+  for (const int number : {0, 3})
+    for (const int stop : {1, 4, 5}) {
+      ShardedOptions options = with_outer(number, outer);
+      options.sharding.group = 2;
+      run_ranks(4, [&](Communicator& comm) {
+        UnitNet whole_net, first_net, second_net;
+        Sharded whole(whole_net, testing::context(1), comm, make_adamw(), options);
+        Sharded first(first_net, testing::context(1), comm, make_adamw(), options);
+        for (int step = 0; step < 8; ++step) train_step(whole, whole_net, comm, step, DType::f32, 1e-2);
+        for (int step = 0; step < stop; ++step) train_step(first, first_net, comm, step, DType::f32, 1e-2);
+        EXPECT_EQ(doubles(first.strategy_state().back().values), std::vector<double>{static_cast<double>(stop)});
+        Sharded second(second_net, testing::context(1), comm, make_adamw(), options);
+        second.load_weights(first.weights());
+        second.load_optimizer_state(first.optimizer_state(), first.state());
+        second.load_strategy_state(first.strategy_state());
+        for (int step = stop; step < 8; ++step) train_step(second, second_net, comm, step, DType::f32, 1e-2);
+        EXPECT_TRUE(whole_values(second) == whole_values(whole))
+            << make_outer_steps(outer)->describe() << ", stage " << number << ", stopped after " << stop;
+      });
+    }
 }
 
 // What the plan says: nothing crosses groups but the outer steps.

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cctype>
 #include <mutex>
 
 #include "keel/autograd/checkpoint.h"
@@ -215,24 +216,44 @@ void expect_as_planned(const std::string& what, const Case& c, int ranks, const 
   });
 }
 
-TEST(PlanCounts, IsWhatTheEngineCountsInEveryStageRankCountAndOption) {
-  for (const Case& c : cases())
-    for (const Variant& variant : variants()) {
-      if (c.recomputes && variant.name == "last unit kept") continue;
-      if (variant.compresses && c.name != "a root around units") continue;
-      for (const int number : {0, 1, 2, 3})
-        for (const int ranks : {1, 2, 3, 4})
-          for (const int micro_batches : {1, 3}) {
-            ShardedOptions options = stage(number);
-            variant.set(options);
-            if (options.sharding.group > 0 && ranks % options.sharding.group != 0) continue;
-            if (options.sharding.subgroup > 0 && ranks % options.sharding.subgroup != 0) continue;
-            if (options.sharding.virtual_ranks > 0 && (ranks == 3 || ranks > options.sharding.virtual_ranks)) continue;
-            options.micro_batches = micro_batches;
-            expect_as_planned(concat(c.name, ", ", variant.name), c, ranks, options,
-                              {.settings = AdamSettings{.decoupled = true}});
-          }
-    }
+// By the places of a case and a variant.
+class PlanCountsOf : public ::testing::TestWithParam<std::pair<std::size_t, std::size_t>> {
+ public:
+  static std::vector<ParamType> all() {
+    const std::vector<Case> cases = keel::cases();
+    const std::vector<Variant> variants = keel::variants();
+    std::vector<ParamType> pairs;
+    for (std::size_t c = 0; c < cases.size(); ++c)
+      for (std::size_t v = 0; v < variants.size(); ++v) {
+        if (cases[c].recomputes && variants[v].name == "last unit kept") continue;
+        if (variants[v].compresses && cases[c].name != "a root around units") continue;
+        pairs.emplace_back(c, v);
+      }
+    return pairs;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Each, PlanCountsOf, ::testing::ValuesIn(PlanCountsOf::all()), [](const auto& info) {
+  std::string name = concat(cases()[info.param.first].name, ' ', variants()[info.param.second].name);
+  std::ranges::replace_if(
+      name, [](unsigned char c) { return std::isalnum(c) == 0; }, '_');
+  return name;
+});
+
+TEST_P(PlanCountsOf, IsWhatTheEngineCountsInEveryStageAndRankCount) {
+  const Case c = cases()[GetParam().first];
+  const Variant variant = variants()[GetParam().second];
+  for (const int number : {0, 1, 2, 3})
+    for (const int ranks : {1, 2, 3, 4})
+      for (const int micro_batches : {1, 3}) {
+        ShardedOptions options = stage(number);
+        variant.set(options);
+        if (options.sharding.group > 0 && ranks % options.sharding.group != 0) continue;
+        if (options.sharding.subgroup > 0 && ranks % options.sharding.subgroup != 0) continue;
+        if (options.sharding.virtual_ranks > 0 && (ranks == 3 || ranks > options.sharding.virtual_ranks)) continue;
+        options.micro_batches = micro_batches;
+        expect_as_planned(concat(c.name, ", ", variant.name), c, ranks, options,
+                          {.settings = AdamSettings{.decoupled = true}});
+      }
 }
 
 TEST(PlanCounts, KnowsTheStateOfEveryOptimizer) {

@@ -4,6 +4,7 @@
 
 #include "keel/dist/parallel/plan.h"
 #include "keel/optim/elementwise.h"
+#include "tests/dist/parallel/planned_text.h"
 #include "tests/dist/parallel/sharding_support.h"
 
 namespace keel {
@@ -87,6 +88,7 @@ TEST(Plan, OfOneRankSendsNothingAndKeepsAll) {
     EXPECT_EQ(plan.traffic.sent() + plan.traffic.control, 0);
     EXPECT_EQ(plan.memory.kept(), std::int64_t{4} * 1024 * 1025 * 16);
     EXPECT_EQ(plan.memory.buckets, 0);
+    EXPECT_TRUE(plan.collectives.empty());
     ShardedOptions options = in_bf16(number, 4);
     const std::int64_t kept = plan_of(model, 1, options).memory.kept();
     options.sharding.accumulation = Accumulation::each_backward;
@@ -149,6 +151,105 @@ TEST(Plan, MovesAGradientOfADeviceOnceForMatricesAndOnceForTheOthers) {
   EXPECT_EQ(moved(*make_adamw(), 3), kUnits * kShard * kBytes * (1 + 1)) << "weights and gradients";
   EXPECT_EQ(moved(*muon, 0), kUnits * kShard * kBytes * (1 + 1));
   EXPECT_EQ(moved(*muon, 3), kUnits * kShard * kBytes * (1 + 2));
+}
+
+std::vector<std::string> collectives(const RankPlan& plan) {
+  std::vector<std::string> all;
+  for (const PlannedCollective& each : plan.collectives) all.push_back(text_of(each));
+  return all;
+}
+
+// In bf16 a unit of 1,049,600 numbers.
+TEST(Plan, HasTheCollectivesOfEachUnit) {
+  struct One : Module {
+    LargeNet::Layer layer;
+    void visit(Visitor& v) override { v("layer", layer); }
+  } model;
+  const auto all = [&](const ShardedOptions& options) { return collectives(plan_of(model, 4, options)); };
+  using All = std::vector<std::string>;
+  const std::string gather = "all_gather of 1049600 x 2 among shards, of parameters",
+                    scatter = "reduce_scatter of 1049600 x 2 among shards";
+  EXPECT_EQ(all(in_bf16(0)), All{"1 x all_reduce of 1049600 x 2 among shards"});
+  for (const int number : {1, 2}) EXPECT_EQ(all(in_bf16(number)), (All{"1 x " + gather, "1 x " + scatter}));
+  EXPECT_EQ(all(in_bf16(3)), (All{"2 x " + gather, "1 x " + scatter}));
+  ShardedOptions options = in_bf16(3, 3);
+  EXPECT_EQ(all(options), (All{"6 x " + gather, "1 x " + scatter}));
+  options.sharding.accumulation = Accumulation::each_backward;
+  EXPECT_EQ(all(options), (All{"6 x " + gather, "3 x " + scatter}));
+  options.sharding.reshard_after_forward = false;
+  EXPECT_EQ(all(options), (All{"3 x " + gather, "3 x " + scatter}));
+  options.sharding.stage = 0;
+  EXPECT_EQ(all(options), (All{"3 x " + scatter, "1 x all_gather of 1049600 x 4 among shards"}));
+  model.layer.linear.weight.set_trainable(false);
+  model.layer.linear.bias.set_trainable(false);
+  EXPECT_EQ(all(options), All{}) << "what never changes is never gathered";
+}
+
+// The first gather of a step is of all ranks, the others are of a subgroup, which keeps the weights among its ranks.
+TEST(Plan, KeepsTheShardsOfASubgroupBesideItsOwn) {
+  LargeNet model;
+  for (const auto& [ranks, subgroup, kept] :
+       {std::tuple(4, 2, 262'400 + 524'800), {8, 2, 131'200 + 524'800}, {8, 4, 131'200 + 262'400}}) {
+    ShardedOptions options = in_bf16(3);
+    options.sharding.secondary = true;
+    options.sharding.subgroup = subgroup;
+    const RankPlan plan = plan_of(model, ranks, options);
+    EXPECT_EQ(plan.memory.parameter, 4 * 2 * kept) << ranks << " ranks, " << subgroup << " together";
+    const std::string gather = "1 x all_gather of 1049600 x 2 among ";
+    const std::vector<std::string> all = collectives(plan);
+    ASSERT_EQ(all.size(), 4 * 3U);
+    EXPECT_EQ(all[0], gather + "shards, of parameters");
+    EXPECT_EQ(all[1], gather + "inside, of parameters");
+    EXPECT_EQ(all[2], "1 x reduce_scatter of 1049600 x 2 among shards");
+    options.sharding.secondary = false;
+    EXPECT_EQ(plan_of(model, ranks, options).memory.parameter, 4 * 2 * (1'049'600 / ranks));
+  }
+}
+
+// What it is asked, and an answer.
+struct AskedCosts : CommunicationStrategy {
+  AskedCosts(bool sums, std::vector<std::string>& asked) : sums(sums), asked(asked) {}
+  std::string describe() const override { return "asked"; }
+  void begin(const StrategySite&) override {}
+  bool sums_gradients(const OptimizerRequirements&) const override { return sums; }
+  StrategyCost cost(std::span<const StrategyNumbers> units, int groups, int group) const override {
+    std::string text = concat("group ", group, " of ", groups, ':');
+    for (const StrategyNumbers& unit : units) text += concat(' ', unit.count, " in ", unit.shards);
+    asked.push_back(text);
+    return {.state = 1000, .sent = 77, .every = 9};
+  }
+  bool sums;
+  std::vector<std::string>& asked;
+};
+
+TEST(Plan, TellsAStrategyWhatARankUpdatesOfEachUnit) {
+  LargeNet model;
+  model.layers[1].linear.weight.set_trainable(false);
+  model.layers[1].linear.bias.set_trainable(false);
+  std::vector<std::string> asked;
+  const auto planned = [&](int ranks, int rank, int number, bool has_strategy, bool sums = false) {
+    ShardedOptions options = in_bf16(number);
+    options.sharding.group = 2;
+    if (has_strategy) options.strategy = [&asked, sums] { return std::make_unique<AskedCosts>(sums, asked); };
+    return plan_of(model, ranks, options, rank);
+  };
+  for (const auto& [ranks, rank, number, what] :
+       {std::tuple(4, 1, 0, "group 0 of 2: 1049600 in 2 1049600 in 2 1049600 in 2"),
+        {4, 2, 0, "group 1 of 2: 1049600 in 2 1049600 in 2 1049600 in 2"},
+        {4, 3, 1, "group 1 of 2: 524800 in 1 524800 in 1 524800 in 1"},
+        {6, 5, 3, "group 2 of 3: 524800 in 1 524800 in 1 524800 in 1"}}) {
+    asked.clear();
+    const RankPlan with = planned(ranks, rank, number, true);
+    EXPECT_EQ(asked, std::vector<std::string>{what});
+    EXPECT_EQ(with.traffic.strategy, 77);
+    EXPECT_EQ(with.traffic.strategy_steps, 9);
+    EXPECT_EQ(with.memory.optimizer, planned(2, rank % 2, number, false).memory.optimizer + 1000);
+  }
+  asked.clear();
+  const RankPlan sums = planned(4, 1, 1, true, true);
+  EXPECT_EQ(asked, std::vector<std::string>{}) << "gradients are summed over the groups in its place";
+  EXPECT_EQ(sums.traffic.strategy, 0);
+  EXPECT_EQ(sums.traffic.strategy_steps, 1);
 }
 
 TEST(Plan, NamesARankOrStageThatThereIsNot) {

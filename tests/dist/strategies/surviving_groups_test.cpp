@@ -293,14 +293,16 @@ TEST(SurvivingGroups, GoOnWhereOneGoesWhileTheyAgreeOnAnother) {
 // One rank goes behind a barrier, of which another one hears only that somebody has gone.
 TEST(SurvivingGroups, HaveEndedAnAttemptWhereOneOfThemHas) {
   const auto left = results_of_those_left(
-      3,
+      4,
       [](Communicator& direct) -> std::vector<double> {
+        const auto all = direct.split_apart(0, direct.rank());
         int barriers = 0;
         AlteredCommunicator ranks(direct, [&](Communicator& inner, const Collective& collective) {
           Work work = inner.begin(collective);
           const bool is_missed = direct.rank() == 1 && collective.kind == CollectiveKind::barrier && ++barriers == 2;
           if (!is_missed) return work;
           work.wait();
+          all->barrier();  // the others have passed
           throw Error("rank 2 has gone", ErrorKind::peer);
         });
         SurvivingGroups groups(ranks, 1);  // with a barrier of its own
@@ -315,14 +317,17 @@ TEST(SurvivingGroups, HaveEndedAnAttemptWhereOneOfThemHas) {
           return x.item();
         };
         const double before = sum();
+        if (direct.rank() != 1) all->barrier();
         if (direct.rank() == 2) die();
-        // The other one, which has heard of nothing, may begin this among all three.
+        // The other one, which has heard of nothing, may begin this among all four.
         if (direct.rank() == 1) { EXPECT_THROW(groups.axis().all_reduce(x), Error); }
         const double after = sum();
-        return {before, after, static_cast<double>(tries), static_cast<double>(groups.ranks().losses())};
+        if (direct.rank() == 3) die();
+        const double last = sum();  // of which all know how many there were before
+        return {before, after, last, static_cast<double>(tries), static_cast<double>(groups.ranks().losses())};
       },
       impatient());
-  EXPECT_EQ(left, (std::vector<std::vector<double>>{{3, 2, 3, 1}, {3, 2, 2, 1}, {}}));
+  EXPECT_EQ(left, (std::vector<std::vector<double>>{{4, 3, 2, 5, 2}, {4, 3, 2, 4, 2}, {}, {}}));
 }
 
 // With all numbers in 32 bits they are steps of DiLoCo without momentum.
@@ -333,6 +338,32 @@ TEST(SurvivingGroups, SendSparseStepsAgain) {
   };
   for (const int at : some_of(collectives_of(kDense)))
     expect_reference(kDense, 3, sparse, {{1, {.collective = at}}}, concat("before collective ", at));
+}
+
+// The mean that a checkpoint has is of all groups, those that are lost since included.
+TEST(SurvivingGroups, UseTheMeanOfACheckpointAfterALoss) {
+  const auto left = results_of_those_left(
+      3,
+      [](Communicator& direct) -> std::vector<double> {
+        const Context context = testing::context(1);
+        SurvivingGroups groups(direct, 1);
+        const std::vector<StrategyUnit> units = {{"unit", kernels::full(context, {1}, 8), Tensor()}};
+        const auto strategy = make_outer_steps({.every = 4, .delay = 3, .repeats = true});
+        strategy->begin({.units = units, .context = context, .outer = groups.axis()});
+        for (const StrategyState& each : strategy->state(0)) kernels::fill(each.values, each.name == "anchor" ? 5 : 2);
+        strategy->resumed(4);
+        std::vector<double> seen;
+        for (int step = 5; step <= 11; ++step) {
+          if (step == 6 && direct.rank() == 2) die();
+          if (step == 8) kernels::fill(units[0].weights, direct.rank());
+          strategy->after_step([] { return true; });
+          if (step >= 6) seen.push_back(units[0].weights.item());
+        }
+        return seen;
+      },
+      impatient());
+  const auto expected = [](double rank) { return std::vector<double>{8, 3, rank, rank, rank, 0.5}; };
+  EXPECT_EQ(left, (std::vector<std::vector<double>>{expected(0), expected(1), {}}));
 }
 
 // What f's collectives give, or an error that all throw, is had by all that are left, or by none.

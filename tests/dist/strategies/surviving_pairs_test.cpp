@@ -109,6 +109,68 @@ TEST(SurvivingPairs, AllMeetWhereNoneGoesAndTwoOfThemWhereOneGoesWhole) {
   }
 }
 
+// What a rank of two pairs, of which the other one goes, has of a sum before that and of one behind it; how often it
+// began one, and came to its end; and how many groups are lost. Rank 1 may be told of an end that others do not hear
+// of: by a barrier that the others have passed, or inside the second sum.
+std::vector<double> sums_of_pairs(Communicator& direct, int missed_barrier, bool breaks_inside) {
+  const auto all = direct.split_apart(0, direct.rank()),
+             pair = direct.split_apart(direct.rank() / kOfPair, direct.rank());
+  int barriers = 0;
+  AlteredCommunicator ranks(direct, [&](Communicator& inner, const Collective& collective) {
+    Work work = inner.begin(collective);
+    const bool is_barrier = collective.kind == CollectiveKind::barrier;
+    if (direct.rank() != 1 || !is_barrier || ++barriers != missed_barrier) return work;
+    work.wait();
+    all->barrier();
+    throw Error("rank 2 has gone", ErrorKind::peer);
+  });
+  SurvivingGroups groups(ranks, kOfPair);  // with a barrier of its own
+  std::string lost;
+  groups.when_lost([&](const LostGroup& group) {
+    lost += concat(group.number, ": ", group.first, " to ", group.last, ", ", group.left, " left");
+  });
+  const Tensor x = empty(testing::context(1), {1});
+  double begun = 0, ended = 0;
+  const auto sum = [&](bool breaks) {
+    groups.attempt([&] {
+      ++begun;
+      if (breaks)
+        groups.ranks().attempt([&] {
+          if (begun == 2 && direct.rank() == 1) throw Error("rank 2 has gone", ErrorKind::peer);
+          groups.axis().attempt([] {});
+        });
+      ++ended;
+      kernels::fill(x, 1);
+      pair->all_reduce(x).wait();
+      groups.axis().all_reduce(x).wait();
+    });
+    if (missed_barrier > 0 && begun == 1 && direct.rank() != 1) all->barrier();
+    pair->barrier();  // nobody is left behind
+    return x.item();
+  };
+  const double before = sum(false);
+  if (direct.rank() >= kOfPair) die();
+  const double after = sum(breaks_inside);
+  EXPECT_EQ(lost, "1: 2 to 3, 1 left");
+  return {before, after, begun, ended, static_cast<double>(groups.ranks().losses())};
+}
+
+void expect_sums_of_pairs(int missed_barrier, bool breaks_inside, const std::vector<double>& expected) {
+  const auto left = results_of_those_left(
+      4, [&](Communicator& direct) { return sums_of_pairs(direct, missed_barrier, breaks_inside); },
+      {.timeout = std::chrono::seconds(2)});
+  EXPECT_EQ(left, (std::vector<std::vector<double>>{expected, expected, {}, {}}));
+}
+
+// The other one of the pair has passed, and so has this one.
+TEST(SurvivingPairs, HaveEndedAnAttemptWhereOneOfThemHas) { expect_sums_of_pairs(2, false, {4, 2, 3, 3, 1}); }
+
+// The other one of the pair does not go on to where it would wait for this one.
+TEST(SurvivingPairs, LeaveAnAttemptInsideAnotherOneTogether) { expect_sums_of_pairs(0, true, {4, 2, 3, 2, 1}); }
+
+// Of the sum that was broken each has a number of the pair alone.
+TEST(SurvivingPairs, RepeatAnAttemptThatNoneOfThemHasPassed) { expect_sums_of_pairs(0, false, {4, 2, 3, 3, 1}); }
+
 TEST(SurvivingPairs, EndWhereverARankOfAnotherOneGoes) {
   const std::int64_t asked = asked_in_all();
   ASSERT_GT(asked, 12);
