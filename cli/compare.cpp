@@ -43,10 +43,11 @@ Examples:
 Every combination of strategies, algorithms, buckets and compressions trains the same steps from the same weights, without evaluation
 and files, so many times as --repeats says, in turns. "weights" begins a fingerprint of all weights in the end: equal ones
 mean equal bits. Bytes are those of rank 0 as counted; where the formulas of `keel plan` say otherwise, what they say
-stands behind them. "exposed" is the time of a step
-in which rank 0 waited for others. Times are of steps after the first: "step" and "exposed" are means over the repeats of
-their medians, "p95" of the times that 95 of 100 steps stay below. "+-" is a 95 % confidence interval of "step": with n
-repeats t s / sqrt(n), s the standard deviation of their medians, t from Student's distribution.
+stands behind them. What groups of ranks tell each other every so many steps (outer.type) is part of them, on average
+over whole such windows. "exposed" is the time of a step in which rank 0 waited for others. Times are of steps after the
+first: "step" and "exposed" are means over the repeats of their medians, "p95" of the times that 95 of 100 steps stay
+below. "+-" is a 95 % confidence interval of "step": with n repeats t s / sqrt(n), s the standard deviation of their
+medians, t from Student's distribution.
 
 Of compression, "codec" is the part of a step that turns gradients into fewer bytes and back, and "net gain" how much
 shorter the step is than the same one without, codec included: "no net gain" where it is not, or the two confidence

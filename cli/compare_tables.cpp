@@ -90,6 +90,12 @@ bool print_tables(const std::vector<ComparedRun>& runs, const Config& config, in
                            ranks, ranks == 1 ? "" : "s", options.repeats, options.repeats == 1 ? "" : "s",
                            network.empty() ? "" : "; ", network);
   std::cout << runs_text(runs, options, width);
+  const auto longest = std::max_element(runs.begin(), runs.end(),
+                                        [](const ComparedRun& a, const ComparedRun& b) { return a.window < b.window; });
+  if (longest->window > 0)
+    std::cout << fmt::format(
+        "\nBytes leave out what groups of ranks tell each other every {0} steps: --steps {1} counts it.\n",
+        longest->window, longest->window + 1);
   const auto any = [&](const auto& is_so) { return std::any_of(runs.begin(), runs.end(), is_so); };
   if (any([](const ComparedRun& run) { return run.compresses && run.base != run.name; }))
     std::cout << '\n' << gains_text(runs, width);

@@ -18,6 +18,7 @@
 #include "keel/trainer/config.h"
 #include "keel/trainer/make_task.h"
 #include "keel/trainer/run_plan.h"
+#include "keel/trainer/stack.h"
 #include "keel/trainer/step_prediction.h"
 #include "machine.h"
 #include "program_keys.h"
@@ -40,7 +41,8 @@ The figures are those of rank 0, than which no rank needs more, by the formulas 
 are not part of them. "at once" is what is there for a while, at its peak: what stages 2 and 3 have whole, and in the
 processor's memory what passes between a GPU, files and an offloaded optimizer. Where the run's folder holds a run that
 came to an end, what it measured stands below what the formulas say of it; what it sent is an average between the first
-and the last record of metrics.jsonl, with evaluations, and a record may cut a step's messages apart.
+and the last record of metrics.jsonl, with evaluations and what groups of ranks tell each other, and a record may cut a
+step's messages apart.
 
 --trace writes what each rank computes and asks for in a step, for one strategy, into FOLDER/step.<rank>.json: a graph
 for simulators, in the terms of MLCommons Chakra (docs/comm.md).
@@ -90,7 +92,7 @@ std::vector<Row> plan_rows(Config config, const StackModels& models, int ranks, 
       each.sharding.accumulation = Accumulation::each_backward;
       rows.back().each_backward = plan_run(each, models, ranks);
     }
-    if (ranks > 1 && find_optimizer(config.optimizer.type).requirements.matrices) {
+    if (ranks > 1 && transform_matrices(config, models)) {
       Config other = config;
       for (const MatrixWork work : {MatrixWork::dealt, MatrixWork::everyone}) {
         other.sharding.matrices = work;
@@ -144,8 +146,8 @@ void print_plan(const RankPlan& plan, const std::string& name) {
                binary_size(static_cast<double>(plan.traffic.file_read)),
                binary_size(static_cast<double>(plan.traffic.file_written)));
   if (plan.traffic.strategy > 0)
-    fmt::print("  and {} to other groups of ranks every {} steps\n",
-               binary_size(static_cast<double>(plan.traffic.strategy)), plan.traffic.strategy_steps);
+    fmt::print("  and {} to other groups of ranks every {}\n", binary_size(static_cast<double>(plan.traffic.strategy)),
+               plan.traffic.strategy_steps == 1 ? "step" : concat(plan.traffic.strategy_steps, " steps"));
   print_copy(plan.memory);
 }
 
@@ -339,7 +341,7 @@ void run(PlanArguments arguments) {
   if (auto found = read_measured_run(config.run, program_keys())) {
     assume_precision(found->config);
     // A run on a processor has offloaded nothing, whatever its strategy is called.
-    const RankPlan plan = plan_run(found->config, *make_task(found->config), found->ranks, found->optimizer > 0);
+    const RankPlan plan = plan_run(found->config, *make_task(found->config), found->ranks, !found->on_device);
     measured = Comparison{std::move(*found), plan};
   }
   const std::vector<StepPrediction> predictions = predict(arguments, config, models, measured);

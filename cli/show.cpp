@@ -117,7 +117,7 @@ void run(const ShowArguments& arguments) {
   if (std::ssize(record.ranks) < ranks)
     page["summary"] = fmt::format("{}; {} of them recorded it, and the plan is that of all with which the run began",
                                   page.at("summary").string(), record.ranks.size());
-  page["plan"] = plan_json(plan_run(config, *task, ranks, config.device == "cpu").memory);
+  page["plan"] = plan_json(plan_run(config, *task, ranks, !ran_on_device(arguments.run)).memory);
   const std::string out = arguments.out.empty() ? arguments.run + "/step.html" : arguments.out;
   write_text_file(out, fill_page(kStepPage, page));
   fmt::print("step {} of {}: {}\n", record.step, arguments.run, page.at("summary").string());

@@ -79,9 +79,8 @@ struct OptimizerEntry {
   UpdateSettings (*settings)(const OptimizerValues&);
   // An optimizer that needs a closure has this instead of settings; it has one group, and treats all parameters alike.
   std::unique_ptr<Optimizer> (*make)(const OptimizerValues&) = nullptr;
-  // Those that no option changes: closure, one_vector, pure_gradient, host_memory, rows and averages. The others follow
-  // from the options, and an optimizer that was made says them.
-  OptimizerRequirements requirements = {};
+  // An optimizer that was made says the others.
+  SettledRequirements requirements = {};
 
   const OptionDefault* find(std::string_view option) const;  // null: it has no such option
   bool has(std::string_view option) const { return find(option) != nullptr; }

@@ -357,7 +357,7 @@ std::vector<OptimizerEntry> make_entries() {
                             .history = o.history,
                             .strong_wolfe = o.line_search == LineSearchKind::strong_wolfe});
        },
-       kLbfgsRequirements},
+       {.closure = true, .one_vector = true, .pure_gradient = true, .host_memory = true}},
   };
   for (OptimizerEntry& entry : entries)
     if (entry.settings != nullptr && !entry.requirements.averages)

@@ -80,6 +80,12 @@ struct StepInput {
       {};  // f64 (1): the number that all elements share, where shared_number() names one; written by advance()
 };
 
+// Those of OptimizerRequirements that no option of an optimizer changes.
+struct SettledRequirements {
+  bool closure = false, one_vector = false, pure_gradient = false, host_memory = false, rows = false, averages = false;
+  bool operator==(const SettledRequirements&) const = default;
+};
+
 // What an optimizer asks of whoever runs it.
 struct OptimizerRequirements {
   // It evaluates the loss itself, several times in a step: minimise() takes the place of update() and all that goes
@@ -114,6 +120,7 @@ struct OptimizerRequirements {
   bool operator==(const OptimizerRequirements&) const = default;
   // Whether prepare() and update() may be given any part of a range, one part after the other.
   bool takes_pieces() const { return !one_by_one || (passes == 0 && block == 1); }
+  SettledRequirements settled() const { return {closure, one_vector, pure_gradient, host_memory, rows, averages}; }
 };
 
 class Optimizer {

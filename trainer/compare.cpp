@@ -32,39 +32,59 @@ const Algorithm& algorithm_of(const Config& config) {
 struct Training {
   std::uint64_t fingerprint = 0;
   double loss = 0;
-  std::int64_t sent = 0, sent_by_formula = 0, kept = 0, kept_by_formula = 0;
+  std::int64_t sent = 0, sent_by_formula = 0, kept = 0, kept_by_formula = 0, window = 0;
   double exposed_ms = 0, step_ms = 0, p95_ms = 0, codec_ms = 0;
+};
+
+// What a training has sent: by strategies of communication, and otherwise.
+struct SentSoFar {
+  std::int64_t strategy, rest;
+
+  static SentSoFar of(ComparedTraining& training) {
+    const std::int64_t strategy = training.strategy_sent();
+    return {strategy, training.sent() - strategy};
+  }
 };
 
 // Trains the variant, so many steps.
 Training train_variant(ComparedTraining& training, std::int64_t steps) {
   Training result{.kept = training.kept()};
+  const RankPlan plan = training.plan();
+  // Those after the first that are whole windows of a strategy: what it sends in others depends on how far each is.
+  const std::int64_t window = plan.traffic.strategy_steps, whole = (steps - 1) / window * window;
   training.begin();
   std::vector<double> durations, waits, codecs;
-  std::int64_t sent_before = 0, evaluations = 0;
+  SentSoFar before{};
+  std::int64_t evaluations = 0, in_windows = 0;
   const auto take = [&](const RunSteps::Turn& turn) {
     if (!turn.outcome) return;
     result.loss = turn.outcome->loss;
     if (turn.outcome->step > 1) evaluations += turn.outcome->result.evaluations;
   };
   for (std::int64_t step = 0; step < steps; ++step) {
-    if (step == 1) sent_before = training.sent();
+    if (step == 1) before = SentSoFar::of(training);
     const double began = milliseconds_now(), waited = training.waited_ms(), coded = training.engine().codec_ms();
     take(training.next());
     if (step == 0) continue;  // which makes what the others find
     durations.push_back(milliseconds_now() - began);
     waits.push_back(training.waited_ms() - waited);
     codecs.push_back(training.engine().codec_ms() - coded);
+    if (step == whole) in_windows = training.strategy_sent() - before.strategy;
   }
   take(training.finish());
-  result.sent = (training.sent() - sent_before) / (steps - 1);
+  result.sent = (SentSoFar::of(training).rest - before.rest) / (steps - 1);
   result.step_ms = quantile(durations, 0.5);
   result.p95_ms = quantile(durations, 0.95);
   result.exposed_ms = quantile(waits, 0.5);
   result.codec_ms = quantile(codecs, 0.5);
-  const RankPlan plan = training.plan();
   result.kept_by_formula = plan.memory.kept();
   result.sent_by_formula = plan.traffic.sent() * evaluations / (steps - 1);
+  if (whole > 0) {
+    result.sent += in_windows / whole;
+    result.sent_by_formula += plan.traffic.strategy / window;
+  } else {
+    result.window = window;
+  }
   result.fingerprint = training.fingerprint();
   return result;
 }
@@ -104,7 +124,8 @@ ComparedRun summarise(const Variant& variant, const std::vector<Training>& train
                   .sent = first.sent,
                   .sent_by_formula = first.sent_by_formula,
                   .kept = first.kept,
-                  .kept_by_formula = first.kept_by_formula};
+                  .kept_by_formula = first.kept_by_formula,
+                  .window = first.window};
   std::vector<double> exposed, steps, p95, codec;
   for (const Training& training : trainings) {
     run.repeats = run.repeats && training.fingerprint == first.fingerprint && training.loss == first.loss;

@@ -30,9 +30,12 @@ struct ComparedRun {
   std::vector<std::string> decisive;
   double loss = 0;  // of the last step
   // The first rank's bytes: those sent in a step after the first, and those of parameters, gradients and optimizer
-  // state.
+  // state. What a strategy of communication sends is part of the former, on average over whole windows.
   std::int64_t sent = 0, sent_by_formula = 0;
   std::int64_t kept = 0, kept_by_formula = 0;
+  // Steps of a strategy's window that no training had after its first step, so that `sent` leaves out what the strategy
+  // sends; 0: it leaves out nothing.
+  std::int64_t window = 0;
   double exposed_ms = 0;  // the part of a step in which the first rank waited: mean of the trainings' medians
   double step_ms = 0;     // the whole step, likewise
   double p95_ms = 0;      // 95 % of steps take no longer: mean over the trainings

@@ -59,8 +59,18 @@ EvalReport ComparedTraining::evaluate() {
 }
 
 std::int64_t ComparedTraining::sent() {
-  for (const auto& unit : engine().units()) unit->parameters().wait_gathered();
+  for (const auto& stack : stacks_->trained())
+    for (const auto& unit : stack->engine().units()) unit->parameters().wait_gathered();
   return stacks_->data_sent();
+}
+
+std::int64_t ComparedTraining::strategy_sent() {
+  std::int64_t sent = 0;
+  for (const auto& stack : stacks_->trained()) {
+    stack->engine().strategy_state();  // which nothing is under way of
+    sent += stack->engine().strategy_traffic().sent();
+  }
+  return sent;
 }
 
 std::int64_t ComparedTraining::kept() const {

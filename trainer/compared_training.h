@@ -49,6 +49,9 @@ class ComparedTraining {
   double waited_ms() const { return steps_->waited_ms() + stacks_->waited_ms(); }
   // Bytes that this rank has sent for parameters, gradients and steps; waits for weights that are being gathered.
   std::int64_t sent();
+  // Those of them by which strategies of communication tell other groups something; waits for what is under way.
+  // Collective.
+  std::int64_t strategy_sent();
   // Bytes of parameters, gradients and optimizer state, before the first step.
   std::int64_t kept() const;
   RankPlan plan() const { return stacks_->plan(); }

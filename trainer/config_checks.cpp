@@ -112,7 +112,7 @@ void ConfigResolver::check_optimizer() {
 
 void ConfigResolver::check_requirements(const OptimizerEntry& entry) {
   const Config& c = config_;
-  const OptimizerRequirements& needs = entry.requirements;
+  const SettledRequirements& needs = entry.requirements;
   const auto refuse = [&](bool holds, std::string_view key, std::string_view why) {
     require(holds, {key, "optimizer.type"}, concat("does not go together with ", entry.name, ": ", why));
   };

@@ -80,6 +80,17 @@ std::vector<TraceNode> trace_run(const Config& config, TaskBase& task, int ranks
   return PlannedStack(config, models.main(), ranks, false).trace(rank, (rows.end - rows.begin) * task.positions());
 }
 
+bool ran_on_device(const std::string& folder) {
+  const std::string metrics = RunFolder(folder).metrics();
+  if (!std::filesystem::exists(metrics)) return false;
+  bool on_device = false;
+  for (const Json& record : read_metrics(metrics)) {
+    if (record.contains("resident_bytes")) on_device = record.contains("device_bytes");
+    on_device |= record.contains("peak_host_bytes");
+  }
+  return on_device;
+}
+
 std::optional<MeasuredRun> read_measured_run(const std::string& path, const std::shared_ptr<const ConfigKeys>& keys) {
   const RunFolder folder(path);
   if (!std::filesystem::exists(folder.metrics()) || !std::filesystem::exists(folder.config())) return std::nullopt;
@@ -125,6 +136,7 @@ std::optional<MeasuredRun> read_measured_run(const std::string& path, const std:
   }
   if (!ended) return std::nullopt;
   run.config = load_config(keys, folder.config());
+  run.on_device = ran_on_device(path);
   const bool evaluates_once = !find_optimizer(run.config.optimizer.type).requirements.closure;
   if (steps > 0 && evaluates_once) run.sent = sent / steps;
   while (std::filesystem::exists(folder.log(run.ranks))) ++run.ranks;

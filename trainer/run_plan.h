@@ -46,10 +46,15 @@ struct StepTime {
   double exposed_ms = 0;  // in which rank 0 waited for others
 };
 
+// Whether the newest session of the run in that folder computed on a device, as its records tell: they alone have
+// `device_bytes` and `peak_host_bytes`.
+bool ran_on_device(const std::string& folder);
+
 // What rank 0 of a run has written down.
 struct MeasuredRun {
   Config config;  // as it was resolved
   int ranks = 1;
+  bool on_device = false;  // see ran_on_device()
   // Bytes, at their peaks; those of the host are of runs on devices. See MemoryPlan.
   std::int64_t parameter = 0, gradient = 0, optimizer = 0, buckets = 0, checkpoint = 0, host = 0, host_buckets = 0;
   // Bytes in a step, on average between the first and the last record, with evaluations. None where the optimizer

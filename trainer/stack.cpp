@@ -1,5 +1,7 @@
 #include "keel/trainer/stack.h"
 
+#include <algorithm>
+
 #include "keel/dist/comm/algorithm_names.h"
 #include "keel/optim/optimizer.h"
 #include "keel/trainer/assembly.h"
@@ -79,37 +81,19 @@ std::vector<TraceNode> PlannedStack::trace(int rank, std::int64_t tokens) const 
                     find_algorithm_name(config_.sharding.algorithm).algorithm);
 }
 
-namespace {
-
-void add(MemoryPlan& sum, const MemoryPlan& more) {
-  for (std::int64_t MemoryPlan::*const each :
-       {&MemoryPlan::parameter, &MemoryPlan::gradient, &MemoryPlan::optimizer, &MemoryPlan::undelivered,
-        &MemoryPlan::partial_sums, &MemoryPlan::gathered, &MemoryPlan::whole_gradients, &MemoryPlan::buckets,
-        &MemoryPlan::host, &MemoryPlan::host_buckets, &MemoryPlan::file, &MemoryPlan::checkpoint, &MemoryPlan::copies})
-    sum.*each += more.*each;
-}
-
-void add(TrafficPlan& sum, const TrafficPlan& more) {
-  for (std::int64_t TrafficPlan::*const each :
-       {&TrafficPlan::gathers, &TrafficPlan::reductions, &TrafficPlan::matrices, &TrafficPlan::control,
-        &TrafficPlan::offload, &TrafficPlan::file_read, &TrafficPlan::file_written})
-    sum.*each += more.*each;
-}
-
-}  // namespace
-
 RankPlan plan_stacks(const Config& config, const StackModels& models, int ranks, int rank, bool on_processor) {
   RankPlan sum;
   for (const StackModel& model : models.all()) {
     const Config own = stack_config(config, model.name, model.frozen);
-    const RankPlan plan = PlannedStack(own, *model.module, ranks, on_processor, model.frozen, model.passes).plan(rank);
-    add(sum.memory, plan.memory);
-    add(sum.traffic, plan.traffic);
-    sum.owned += plan.owned;
-    sum.saves |= plan.saves;
-    sum.collectives.insert(sum.collectives.end(), plan.collectives.begin(), plan.collectives.end());
+    sum += PlannedStack(own, *model.module, ranks, on_processor, model.frozen, model.passes).plan(rank);
   }
   return sum;
+}
+
+bool transform_matrices(const Config& config, const StackModels& models) {
+  return std::ranges::any_of(models.trained(), [&](const StackModel& model) {
+    return make_optimizer(stack_config(config, model.name))->requirements().matrices;
+  });
 }
 
 }  // namespace keel

@@ -71,8 +71,10 @@ class PlannedStack {
   bool is_trained_, is_on_device_ = false;
 };
 
-// What a rank needs and sends for all models, by formulas: the sum over their stacks. Peaks of what is there for a
-// while may be at different times, and their sum is no less than that of all.
+// What a rank needs and sends for all models, by formulas: the sum over their stacks.
 RankPlan plan_stacks(const Config& config, const StackModels& models, int ranks, int rank, bool on_processor);
+
+// Whether the optimizer of a model that is trained transforms whole matrices.
+bool transform_matrices(const Config& config, const StackModels& models);
 
 }  // namespace keel

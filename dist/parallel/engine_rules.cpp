@@ -77,7 +77,7 @@ void check_files(std::span<const FlatBuffer> layout, const ShardedOptions& optio
 }  // namespace
 
 std::vector<VirtualRankConflict> conflicts_of_virtual_ranks(const ShardedOptions& options,
-                                                            const OptimizerRequirements& optimizer) {
+                                                            const SettledRequirements& optimizer) {
   const ShardingOptions& sharding = options.sharding;
   if (sharding.virtual_ranks == 0) return {};
   const DType wide = options.partial_sum_dtype();
@@ -114,7 +114,7 @@ void check_ranks(const ShardedOptions& options, const OptimizerRequirements& opt
   check_groups(options, ranks);
   KEEL_CHECK(is_number_of_virtual_ranks(all),
              "sharding.virtual_ranks: a binary tree is over 1, 2, 4, 8 ... of them, got ", all);
-  for (const VirtualRankConflict& conflict : conflicts_of_virtual_ranks(options, optimizer))
+  for (const VirtualRankConflict& conflict : conflicts_of_virtual_ranks(options, optimizer.settled()))
     throw Error(concat("sharding.virtual_ranks does not go together with ", conflict.key, ": ", conflict.why),
                 ErrorKind::unsupported);
   KEEL_CHECK(all == 0 || (ranks <= all && is_number_of_virtual_ranks(ranks)), "sharding.virtual_ranks: ", all,

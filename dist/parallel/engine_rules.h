@@ -26,7 +26,7 @@ struct VirtualRankConflict {
 // All of them: sums that are no tree over the virtual ranks, and what follows from how ranks cut shards. None without
 // virtual ranks.
 std::vector<VirtualRankConflict> conflicts_of_virtual_ranks(const ShardedOptions& options,
-                                                            const OptimizerRequirements& optimizer);
+                                                            const SettledRequirements& optimizer);
 
 // Whether a binary tree is over so many virtual ranks: 1, 2, 4, 8 ...; or 0, for none.
 bool is_number_of_virtual_ranks(int number);

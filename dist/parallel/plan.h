@@ -92,6 +92,13 @@ struct RankPlan {
   std::vector<PlannedCollective> collectives;  // of parameters and gradients
 };
 
+// The sum over what a rank needs and sends for several models. Peaks of what is there for a while may be at different
+// times, and their sum is no less than that of all.
+MemoryPlan& operator+=(MemoryPlan& sum, const MemoryPlan& more);
+// Strategies whose windows differ send what they do in as many steps as are whole windows of both.
+TrafficPlan& operator+=(TrafficPlan& sum, const TrafficPlan& more);
+RankPlan& operator+=(RankPlan& sum, const RankPlan& more);
+
 // As deal_matrices().
 std::vector<MatrixDeal> plan_matrices(std::span<const FlatBuffer> layout, const Optimizer& optimizer,
                                       const ShardedOptions& options, int ranks);

@@ -122,6 +122,8 @@ class Sharded {
   std::span<const ParameterRange> ranges() const { return memory_->ranges(); }
   // What this rank has sent for parameters and gradients, and for flags, norms and weights of steps.
   Traffic data_traffic() const { return groups_->traffic(); }
+  // The part of data_traffic() by which the strategy of communication has told other groups something.
+  Traffic strategy_traffic() const { return strategy_ ? groups_->axes().replicas->traffic() : Traffic{}; }
   Traffic control_traffic() const { return control_->traffic(); }
   // Milliseconds in which the processor has waited for the collectives of parameters, gradients and steps.
   double waited_ms() const { return times_.waited_ms; }

@@ -46,6 +46,20 @@ TEST(CompareCommand, WhatFollowsAListIsNotPartOfIt) {
   EXPECT_TRUE(outcome.out.starts_with("2 steps of 2 rows by 2 ranks")) << outcome.out;
 }
 
+TEST(CompareCommand, CountsWhatGroupsTellEachOtherAndSaysWhereNoWindowIsLongEnough) {
+  const Sandbox sandbox;
+  const std::string what =
+      "compare text.yaml -N 2 --threads --steps 6 --repeats 1 --strategies ddp-fp32 outer.type=diloco outer.every=";
+  for (const auto& [every, is_told] : {std::pair(2, false), {5, false}, {6, true}}) {
+    const Outcome outcome = sandbox.keel(what + std::to_string(every));
+    EXPECT_EQ(outcome.code, 0) << outcome.out << outcome.err;
+    EXPECT_EQ(outcome.out.find("\nBytes leave out what groups of ranks tell each other every 6 steps: --steps 7 counts "
+                               "it.\n") != std::string::npos,
+              is_told)
+        << outcome.out;
+  }
+}
+
 TEST(CompareCommand, DrawsTheLossOfVariantsAgainstBytesAndSeconds) {
   const Sandbox sandbox;
   const Outcome outcome = sandbox.keel(

@@ -151,6 +151,50 @@ TEST(PlanCommand, PlansAnOffloadedOptimizerForGpusButNotForARunOfProcessors) {
             0);
 }
 
+// Its optimizer's state lies in a file, so that no bytes of it tell where it was.
+TEST(PlanCommand, BelievesARunOfWhichDeviceItWas) {
+  const Sandbox sandbox;
+  ASSERT_EQ(sandbox.keel("train text.yaml strategy=zero1-bf16-nvme").code, 0);
+  const json run = plan_of(sandbox, "text.yaml")["run"];
+  EXPECT_EQ(run["measured"]["optimizer_bytes"], 0);
+  for (const char* kind :
+       {"parameter_bytes", "gradient_bytes", "optimizer_bytes", "bucket_bytes", "host_bytes", "host_bucket_bytes"})
+    EXPECT_EQ(run["measured"][kind], run["plan"][kind]) << kind;
+  EXPECT_EQ(run["plan"].dump(), plan_of(sandbox, "text.yaml device=cpu")["run"]["plan"].dump());
+}
+
+TEST(PlanCommand, SaysWhatGroupsTellEachOther) {
+  const Sandbox sandbox;
+  const std::int64_t padded = 4 * (8832 + 12800);
+  for (const auto& [outer, words] :
+       {std::pair("outer.type=diloco outer.every=4", " to other groups of ranks every 4 steps\n"),
+        {"outer.type=demo", " to other groups of ranks every step\n"}}) {
+    const std::string wish = concat("text.yaml -N 2 --strat ddp-fp32 ", outer);
+    EXPECT_GT(plan_of(sandbox, wish)["plans"]["ddp-fp32"]["strategy_bytes"], 0) << outer;
+    const Outcome text = sandbox.keel("plan " + wish);
+    EXPECT_NE(text.out.find(words), std::string::npos) << text.out;
+  }
+  const json plan =
+      plan_of(sandbox, "text.yaml -N 2 --strat ddp-fp32 outer.type=diloco outer.every=4")["plans"]["ddp-fp32"];
+  EXPECT_EQ(plan["strategy_steps"], 4);
+  EXPECT_EQ(plan["strategy_bytes"], padded) << "of a sum over two";
+  EXPECT_EQ(plan["sent_bytes"], 0);
+}
+
+TEST(PlanCommand, SaysWhichWayOfMatricesIsCheaper) {
+  const Sandbox sandbox;
+  for (const char* strategy : {"ddp-bf16", "zero1-bf16", "zero1-fp32", "zero3-bf16", "zero1-bf16-nvme"}) {
+    const std::string wish = concat("text.yaml -N 2 optimizer.type=Muon --strat ", strategy);
+    EXPECT_GT(plan_of(sandbox, wish)["plans"][strategy]["matrix_operations"], 0);
+    const Outcome text = sandbox.keel("plan " + wish);
+    EXPECT_NE(text.out.find("  of matrices (sharding.matrices) dealt sends "), std::string::npos) << text.out;
+    EXPECT_NE(text.out.find(" is cheaper"), std::string::npos) << text.out;
+  }
+  EXPECT_EQ(sandbox.keel("plan text.yaml -N 2").out.find("sharding.matrices"), std::string::npos);
+  EXPECT_EQ(sandbox.keel("plan text.yaml optimizer.type=Muon").out.find("sharding.matrices"), std::string::npos)
+      << "one rank has them all";
+}
+
 TEST(PlanCommand, TakesAutoForBf16AndSaysSo) {
   const Sandbox sandbox;
   const Outcome outcome = sandbox.keel("plan text.yaml strategy=auto");

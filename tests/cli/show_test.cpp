@@ -127,6 +127,20 @@ TEST(ShowCommand, PlansForTheRanksThatTheRunBeganWith) {
   }
 }
 
+// What is offloaded on a device lies with the rest on the processor.
+TEST(ShowCommand, PlansForTheDeviceOfTheRun) {
+  const Sandbox sandbox;
+  const std::string wish = concat("launch -N 2 --threads ", KEEL_SOURCE_DIR, "/tests/cli/small.yaml", kRun,
+                                  " strategy=zero2-bf16-cpu log.trace=1");
+  ASSERT_EQ(sandbox.keel(wish).code, 0);
+  const Outcome shown = sandbox.keel("show seen --out page.html");
+  ASSERT_EQ(shown.code, 0) << shown.err;
+  const Json plan = data_in(sandbox.read("page.html")).at("plan"),
+             peaks = record_with(sandbox.read("seen/metrics.jsonl"), "peak_parameter_bytes");
+  for (const char* const purpose : {"parameter", "gradient", "optimizer"})
+    EXPECT_EQ(plan.at(purpose).integer(), peaks.at(concat("peak_", purpose, "_bytes")).integer()) << purpose;
+}
+
 TEST(ShowCommand, FollowsBlocksFromTheirBeginningToTheirEnd) {
   StepRecord record{.step = 7, .begin = 100, .end = 200, .purposes = {"parameter", "activation"}, .ranks = {}};
   RecordedRank rank{.rank = 0, .spans = {}, .changes = {}};

@@ -88,6 +88,33 @@ TEST(Compare, CountsWhatIsOffloadedByItsFormulaOnTheProcessorToo) {
   }
 }
 
+// Of trainings that have steps beside whole windows, too, and sums that are under way between steps.
+TEST(Compare, CountsWhatGroupsTellEachOtherByItsFormula) {
+  const TemporaryFolder place;
+  for (const auto& [outer, every] : {std::pair("{type: diloco, every: 2}", 2),
+                                     {"{type: local_sgd, every: 3}", 3},
+                                     {"{type: demo, chunk: 16}", 1},
+                                     {"{type: streaming_diloco, every: 3, fragments: 3, delay: 2}", 3},
+                                     {"{type: streaming_diloco, every: 2, fragments: 2, on_failure: drop}", 2},
+                                     {"{type: sparse_loco, every: 2, chunk: 64, keep: 4}", 2},
+                                     {"{type: diloco, every: 5}", 5}})
+    for (const int group : {1, 2}) {
+      const Config config =
+          small_run(place, "run",
+                    {concat("outer=", outer), concat("sharding.group=", group), "batch.global=12", "batch.micro=3"});
+      const auto results =
+          compare_by(4, config, {.strategies = {"ddp-fp32", "zero2-fp32"}}, {.steps = 5, .repeats = 1});
+      ASSERT_EQ(results.size(), 2u);
+      for (const ComparedRun& result : results) {
+        EXPECT_EQ(result.fingerprint, results[0].fingerprint) << outer << ", " << result.name;
+        EXPECT_EQ(result.sent, result.sent_by_formula) << outer << ", " << result.name << ", groups of " << group;
+        EXPECT_EQ(result.kept, result.kept_by_formula) << outer << ", " << result.name << ", groups of " << group;
+        EXPECT_EQ(result.window, every > 4 ? every : 0) << outer;
+        EXPECT_EQ(result.sent > 0, every <= 4 || group > 1) << outer;
+      }
+    }
+}
+
 TEST(Compare, TellsOtherNumbersApart) {
   const TemporaryFolder place;
   const auto results = compare_by(2, small_run(place, "run"), {.strategies = {"zero1-fp32", "zero1-bf16"}});

@@ -5,6 +5,7 @@
 #include "keel/nn/layers.h"
 #include "keel/trainer/assembly.h"
 #include "keel/trainer/frozen_stack.h"
+#include "keel/trainer/make_task.h"
 #include "keel/trainer/stack.h"
 #include "tests/trainer/run_support.h"
 
@@ -59,6 +60,26 @@ TEST(PlannedStacks, OfFrozenModelsAreAskedInEachMicroBatchOfEachVirtualRank) {
   EXPECT_TRUE(trained.saves);
   EXPECT_GT(trained.traffic.control, 0);
   EXPECT_EQ(trained.memory.parameter, plain.memory.parameter);
+}
+
+TEST(PlannedStacks, OfOneModelAreItsPlanWithWhatAStrategyAndMatricesNeed) {
+  const TemporaryFolder place;
+  for (const char* more : {"outer={type: local_sgd, every: 4}", "outer={type: diloco, every: 4}",
+                           "outer={type: streaming_diloco, every: 4}", "outer={type: sparse_loco, every: 4}",
+                           "outer={type: demo}", "optimizer={type: Muon}"}) {
+    const Config config = small_run(place, "run", {"strategy=zero1-fp32", "sharding.group=1", more});
+    const std::unique_ptr<TaskBase> task = make_task(config);
+    const StackModels models(*task);
+    const bool has_matrices = config.optimizer.type == "Muon";
+    EXPECT_EQ(transform_matrices(config, models), has_matrices);
+    const RankPlan whole = plan_stacks(config, models, 4, 1, true),
+                   own = PlannedStack(config, *models.all().front().module, 4, true).plan(1);
+    EXPECT_EQ(whole.traffic.strategy, own.traffic.strategy) << more;
+    EXPECT_EQ(whole.traffic.strategy_steps, own.traffic.strategy_steps) << more;
+    EXPECT_EQ(whole.matrix_operations, own.matrix_operations) << more;
+    EXPECT_EQ(whole.traffic.strategy > 0, !has_matrices) << more;
+    EXPECT_EQ(whole.matrix_operations > 0, has_matrices) << more;
+  }
 }
 
 }  // namespace

@@ -273,6 +273,26 @@ TEST(RunPlan, IsOfARunThatHasRecordsAConfigurationAndAnEnd) {
   EXPECT_FALSE(read_measured_run(folder.path())) << "no configuration";
 }
 
+TEST(RunPlan, TheDeviceOfARunIsThatOfItsNewestSession) {
+  const testing::TemporaryFolder folder;
+  const auto on_device = [&](const std::string& records) {
+    write_text_file(folder / "metrics.jsonl", records);
+    return ran_on_device(folder.path());
+  };
+  EXPECT_FALSE(ran_on_device(folder / "nowhere"));
+  const std::string here = "{\"step\":1,\"resident_bytes\":9}\n",
+                    there = "{\"step\":1,\"resident_bytes\":9,\"device_bytes\":0}\n",
+                    end = "{\"step\":2,\"peak_parameter_bytes\":1,\"peak_optimizer_bytes\":0}\n",
+                    end_there = "{\"step\":2,\"peak_parameter_bytes\":1,\"peak_host_bytes\":0}\n";
+  EXPECT_FALSE(on_device(""));
+  EXPECT_FALSE(on_device(here + end));
+  EXPECT_TRUE(on_device(there + end)) << "of an older keel";
+  EXPECT_TRUE(on_device(end_there));
+  EXPECT_FALSE(on_device(there + end_there + here));
+  EXPECT_FALSE(on_device(there + end_there + here + end));
+  EXPECT_TRUE(on_device(here + end + there));
+}
+
 TEST(RunPlan, AveragesOfWeightsAreFp32NumbersOfTheRanksShareEach) {
   const auto planned = [](const std::string& more, bool on_processor, int ranks) {
     const Config config = parse_config(
