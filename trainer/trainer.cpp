@@ -121,6 +121,7 @@ class Run {
     const StepCurves curves = time_->has_limit() ? StepCurves() : stacks_->main().curves();
     check_batches(data_, state_.step, config_.steps, ranks_);
     RunEvaluation{config_, *task_, data_, engine(), ranks_}.try_some();
+    observer_.on_begin();
     beginning_->write(resume_ ? std::optional(state_.step) : std::nullopt);
     begin_callbacks();
     if (survivors_) files_.keep_records();

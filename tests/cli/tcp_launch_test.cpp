@@ -15,6 +15,7 @@
 #include "keel/trainer/metrics.h"
 #include "tests/cli/mpi/processes.h"
 #include "tests/cli/sandbox.h"
+#include "tests/cli/silent_file.h"
 
 namespace keel::cli {
 namespace {
@@ -209,6 +210,24 @@ TEST_F(TcpLaunch, SignalsReachTheRanksWhichSaveAndGoOn) {
     EXPECT_TRUE(sandbox.has("made/model.safetensors"));
     EXPECT_EQ(processes_left(), "");
   }
+}
+
+TEST_F(TcpLaunch, IsEndedBeforeTheFirstStepByTheFirstSignalThoughAFileDoesNotAnswer) {
+  for (const char* file : {"c.yaml", "tokenizer.json"})
+    for (const int number : {SIGINT, SIGTERM, SIGUSR1}) {
+      SCOPED_TRACE(concat(file, ' ', number));
+      std::filesystem::remove(sandbox / file);
+      testing::SilentFile silent(sandbox / file);
+      RunningProgram program =
+          sandbox.start(concat("launch -N 2 --tcp ", file == std::string_view("c.yaml") ? "c.yaml" : kEndlessRun,
+                               file == std::string_view("c.yaml") ? "" : " data.tokenizer=tokenizer.json"));
+      ASSERT_TRUE(silent.is_awaited());
+      program.send(number);
+      const Outcome ended = program.wait();
+      EXPECT_EQ(ended.code, 128 + (number == SIGUSR1 ? SIGTERM : number));
+      EXPECT_EQ(ended.err, "");
+      EXPECT_EQ(processes_left(), "");
+    }
 }
 
 TEST_F(TcpLaunch, NamesARankThatIsKilledAndLeavesNoOrphanHoweverItEnds) {
