@@ -239,6 +239,29 @@ int run_rank(const std::vector<std::string>& command) {
   return exit_code_of(end);
 }
 
+// While it lives, SIGINT and SIGTERM end this process, which waits for nobody but a disk.
+class OpenToStops {
+ public:
+  OpenToStops() {
+    sigset_t stops;
+    sigemptyset(&stops);
+    for (const int number : {SIGINT, SIGTERM}) sigaddset(&stops, number);
+    ::sigprocmask(SIG_UNBLOCK, &stops, &before_);
+  }
+  ~OpenToStops() { ::sigprocmask(SIG_SETMASK, &before_, nullptr); }
+  OpenToStops(const OpenToStops&) = delete;
+  OpenToStops& operator=(const OpenToStops&) = delete;
+
+ private:
+  sigset_t before_;
+};
+
+LaunchWish read_wish_of_files(LaunchArguments& arguments) {
+  const OpenToStops open;
+  read_strategy_name(arguments);
+  return read_wish(arguments);
+}
+
 // Better said once than by every rank.
 void check_that_it_is_there(const std::string& program) {
   if (names_command(program)) return;
@@ -269,8 +292,7 @@ int run(LaunchArguments& arguments) {
                            arguments.command, arguments.keeps_going);
   if (arguments.is_rank) return run_rank(arguments.command);
   const HeldSignals held;  // for the ranks, though looking for a launcher takes a while
-  read_strategy_name(arguments);
-  const LaunchWish wish = read_wish(arguments);
+  const LaunchWish wish = read_wish_of_files(arguments);
   check_supervision(arguments.supervision, wish);
   const Machine machine = inspect_machine(arguments, wish.machines.count > 1);
   const LaunchPlan plan = plan_launch(wish, machine);

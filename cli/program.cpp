@@ -57,7 +57,7 @@ Exit codes:
   1    a defect of keel itself; of `keel checkpoints`: a checkpoint is damaged
   2    bad input: an option, a configuration, a file that is missing or malformed, a full disk
   3    a loss or gradient was not finite
-  130  stopped by Ctrl-C, after saving; 143: by SIGTERM or SIGUSR1
+  130  stopped by Ctrl-C, after saving what was learnt; 143: by SIGTERM or SIGUSR1
 Of several ranks, the one that began to fail says why, and its code is that of all.)";
 
 std::string program_footer() {

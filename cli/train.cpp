@@ -42,7 +42,8 @@ Examples:
   keel train c.yaml --deepspeed_config_file ds.json        what DeepSpeed's JSON says, beside it
   keel train c.yaml --print-config     what would be trained, with every default filled in
 
-Ctrl-C, SIGTERM and SIGUSR1 finish the step, save and end; a second Ctrl-C ends at once. SIGUSR2 saves, and the run goes on.)";
+Ctrl-C, SIGTERM and SIGUSR1 finish the step, save and end; a second Ctrl-C ends at once. SIGUSR2 saves, and the run goes on.
+Before a run's first step nothing is there to save: Ctrl-C and SIGTERM end it at once, also where a file does not answer.)";
 
 struct TrainArguments {
   std::string config;
@@ -62,6 +63,7 @@ class Console : public ConsoleObserver {
     bar_->show(done, all);
     if (done == all) bar_.reset();
   }
+  void on_begin() override { signals_.end_at_once(false); }
   bool stop_requested() override { return signals_.received() != 0; }
   bool save_requested() override { return signals_.takes_save_request(); }
 
@@ -92,6 +94,7 @@ class SilentObserver : public TrainObserver {
   void on_message(LogLevel level, std::string_view message) override {
     if (console_) console_->on_message(level, message);
   }
+  void on_begin() override { signals_.end_at_once(false); }
   bool stop_requested() override { return signals_.received() != 0; }
   bool save_requested() override { return signals_.takes_save_request(); }
 
@@ -153,7 +156,27 @@ int number_of_stop(Communicator& group, const SignalScope& signals, const TrainR
   return SIGTERM;
 }
 
+const char* name_of_stop(int number) { return number == SIGINT ? "Ctrl-C" : "SIGTERM"; }
+
+// Whether some rank was asked to end while ranks looked for each other, by that signal; 0: none. A rank that was asked
+// later, and ended at once, leaves those to whom it does not answer.
+int asked_at_the_meeting(Communicator& group, const SignalScope& signals) {
+  try {
+    for (const int each : gather_values(group, signals.received()))
+      if (each != 0) return each;
+    return 0;
+  } catch (const Error&) {
+    if (signals.received() != 0) return signals.received();
+    throw;
+  }
+}
+
 int run_rank(Communicator& group, const TrainArguments& arguments, const SignalScope& signals, RankLogs& logs) {
+  if (const int number = asked_at_the_meeting(group, signals); number != 0) {
+    if (group.rank() == 0) std::cout << "stopped by " << name_of_stop(number) << " before the first step\n";
+    return 128 + number;
+  }
+  signals.end_at_once(true);
   Config config;
   Network network;
   Callbacks callbacks;
@@ -171,14 +194,16 @@ int run_rank(Communicator& group, const TrainArguments& arguments, const SignalS
   if (result.is_first) {
     std::cout << memory_line(result) << '\n';
     if (was_stopped)
-      std::cout << "stopped by " << (number == SIGINT ? "Ctrl-C" : "SIGTERM") << "; to go on: keel "
+      std::cout << "stopped by " << name_of_stop(number) << "; to go on: keel "
                 << start_command(group.size(), arguments) << ' ' << config.run << "/config.yaml resume=auto\n";
   }
   return was_stopped ? 128 + number : 0;
 }
 
 int run(const TrainArguments& arguments) {
+  const SignalScope signals;
   if (arguments.print_config) {
+    signals.end_at_once(true);
     const auto launched = find_launched();
     const bool is_first = !launched || launched->rank == 0;
     FilesBeside beside = arguments.beside;
@@ -187,7 +212,6 @@ int run(const TrainArguments& arguments) {
     if (is_first) std::cout << to_yaml(config);
     return 0;
   }
-  const SignalScope signals;
   RankLogs logs;
   return on_ranks(arguments.thread_ranks,
                   [&](Communicator& group) { return run_rank(group, arguments, signals, logs); },

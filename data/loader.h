@@ -16,7 +16,7 @@ struct WindowOptions {
   std::int64_t rows = 1;         // windows of a global batch
   std::int64_t block = 1;        // inputs of a window
   std::uint64_t seed = 0;        // not used by SequentialLoader
-  std::string fingerprint = {};  // of the data set that the tokens are a part of; empty: not told
+  std::string fingerprint = {};  // of the tokens, or of what they are a part of; empty: not told
 };
 
 // Every window begins at a place drawn uniformly from all that leave room for its targets. Endless.
@@ -44,6 +44,7 @@ class SequentialLoader final : public BatchSource {
   std::int64_t steps() const override;
   std::int64_t rows(std::int64_t step) const override;
   Batch load(std::int64_t step, Rows range) const override;
+  std::string fingerprint() const override { return options_.fingerprint; }
 
  private:
   std::int64_t windows() const { return (tokens_.size() - 2) / options_.block + 1; }

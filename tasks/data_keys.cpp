@@ -169,7 +169,7 @@ DividedExamples Division::of(const DatasetPtr& whole,
   DividedExamples divided = {.trained = options_.column.empty() ? whole : chosen(whole, trained_), .validation = {}};
   for (std::size_t i = 0; i < options_.sets.size(); ++i) {
     const HeldOutSet& set = options_.sets[i];
-    divided.validation.push_back({set.name, set.path.empty() ? chosen(whole, held_out_[i]) : open(set.path)});
+    divided.validation.push_back({set.name, set.path.empty() ? chosen(whole, held_out_[i]) : open(set.path), set.path});
   }
   return divided;
 }

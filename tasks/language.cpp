@@ -239,10 +239,10 @@ class LanguageTask : public Task {
                                                                        .fingerprint = fingerprint_of(text.whole)}),
         .note = text.note};
     const DivisionOptions held_out = division();
-    if (held_out.fraction > 0) data.validation.push_back(windows_in_order(site_, "", text.validation, positions()));
+    if (held_out.fraction > 0) data.validation.push_back(windows_in_order(site_, {}, text.validation, positions()));
     for (const HeldOutSet& set : held_out.sets) {
       const Tokens tokens = tokens_to_validate_on(set.path, text.tokenizer, text.train.vocabulary_size());
-      data.validation.push_back(windows_in_order(site_, set.name, tokens, positions()));
+      data.validation.push_back(windows_in_order(site_, set, tokens, positions()));
     }
     return data;
   }

@@ -125,9 +125,12 @@ Tokens tokens_to_validate_on(const std::string& path, const std::shared_ptr<cons
   return texts.size() == 1 ? texts.front() : Tokens::joined(std::move(texts));
 }
 
-ValidationSet windows_in_order(const TaskSite& site, std::string name, const Tokens& tokens, std::int64_t block) {
-  return {std::move(name), std::make_shared<SequentialLoader>(
-                               site.host, tokens, WindowOptions{.rows = site.validation_rows, .block = block})};
+ValidationSet windows_in_order(const TaskSite& site, const HeldOutSet& set, const Tokens& tokens, std::int64_t block) {
+  return {set.name,
+          std::make_shared<SequentialLoader>(
+              site.host, tokens,
+              WindowOptions{.rows = site.validation_rows, .block = block, .fingerprint = fingerprint_of(tokens)}),
+          set.path};
 }
 
 LanguageData::LanguageData(LanguageDataOptions options) : options_(std::move(options)) {
@@ -245,7 +248,7 @@ std::vector<ValidationSet> LanguageData::validation(const TaskSite& site) const 
   for (const HeldOutSet& set : sets) {
     if (!set.path.empty() && !options_.packing && !options_.rows) {
       made.push_back(
-          windows_in_order(site, set.name, tokens_to_validate_on(set.path, tokenizer_, vocabulary_), options_.block));
+          windows_in_order(site, set, tokens_to_validate_on(set.path, tokenizer_, vocabulary_), options_.block));
       continue;
     }
     std::vector<DatasetPtr> rows;
@@ -256,8 +259,10 @@ std::vector<ValidationSet> LanguageData::validation(const TaskSite& site) const 
     if (rows.empty()) continue;
     const DatasetPtr all = concatenated(std::move(rows));
     KEEL_CHECK(all->size() > 0, "the validation set '", set.name, "' has no tokens");
-    made.push_back({set.name, make_source(site.host, all, sequential(all->size(), site.validation_rows),
-                                          rows_.validation, {.seed = site.data_seed, .varying = rows_.varying})});
+    made.push_back({set.name,
+                    make_source(site.host, all, sequential(all->size(), site.validation_rows), rows_.validation,
+                                {.seed = site.data_seed, .varying = rows_.varying}),
+                    set.path});
   }
   return made;
 }

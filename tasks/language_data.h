@@ -63,8 +63,8 @@ struct LanguageDataOptions {
 // the files of a folder, one behind the other. An Error where they do not belong to what is trained on.
 Tokens tokens_to_validate_on(const std::string& path, const std::shared_ptr<const Tokenizer>& tokenizer,
                              std::int64_t vocabulary);
-// A validation set of windows: each token but the first is a target once.
-ValidationSet windows_in_order(const TaskSite& site, std::string name, const Tokens& tokens, std::int64_t block);
+// A validation set of windows: each token but the first is a target once. `set`: its name, and the file, if any.
+ValidationSet windows_in_order(const TaskSite& site, const HeldOutSet& set, const Tokens& tokens, std::int64_t block);
 
 // Opened files. Rows of training come by the sources' weights (mixed(), in keel/data/mixture.h), those of validation in
 // order. Batches have the fields of next_tokens(), or those that options.rows gives them.

@@ -20,10 +20,12 @@ DividedExamples held_back(const DatasetPtr& examples, double fraction, std::uint
 Data make_data(const TaskSite& site, const DividedExamples& examples, const Collator& collator,
                const MakeDataOptions& options) {
   Data data;
-  for (const auto& [name, set] : examples.validation) {
+  for (const auto& [name, set, path] : examples.validation) {
     KEEL_CHECK(set->size() > 0, "the validation set '", name, "' has no examples");
-    data.validation.push_back({name, make_source(site.host, set, sequential(set->size(), site.validation_rows),
-                                                 collator, {.varying = options.varying})});
+    data.validation.push_back({name,
+                               make_source(site.host, set, sequential(set->size(), site.validation_rows), collator,
+                                           {.varying = options.varying}),
+                               path});
   }
   const SamplerOptions sampling = {.rows = site.rows, .seed = site.data_seed, .last = options.last};
   const SamplerPtr sampler = options.length_window > 0

@@ -63,6 +63,7 @@ struct ValidationSet {
   // "": the only one; letters, digits and _; not "train".
   std::string name = {};
   std::shared_ptr<const BatchSource> source = {};  // finite
+  std::string path = {};                           // of its file; empty: it is a part of what is trained on
 };
 
 struct Data {
@@ -80,6 +81,7 @@ struct Data {
 struct ExampleSet {
   std::string name = {};  // as ValidationSet::name
   DatasetPtr examples = {};
+  std::string path = {};  // likewise
 };
 struct DividedExamples {
   DatasetPtr trained = {};

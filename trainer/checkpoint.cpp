@@ -27,6 +27,9 @@ TrainState parse_state(const Json& json, const std::string& path) {
     if (json.contains("callbacks")) state.callbacks = json.at("callbacks");
     if (json.contains("frozen"))
       for (const auto& [name, fingerprint] : json.at("frozen").members()) state.frozen[name] = fingerprint.string();
+    if (json.contains("validation"))
+      for (const auto& [name, fingerprint] : json.at("validation").members())
+        state.validation[name] = fingerprint.string();
     KEEL_CHECK(0 <= state.optimizer.steps && state.optimizer.steps <= state.step && state.tokens >= 0, "'", path,
                "' is malformed: it counts ", state.optimizer.steps, " steps taken of ", state.step);
     KEEL_CHECK(std::isfinite(state.optimizer.loss_scale) && state.optimizer.loss_scale > 0, "'", path,
@@ -48,6 +51,7 @@ Json json_of(const TrainState& state) {
   Json json = {{"step", state.step}, {"tokens", state.tokens}, {"config", state.config}};
   if (state.time.seconds > 0) json["time"] = {{"seconds", state.time.seconds}, {"since", state.time.since}};
   if (!state.data.empty()) json["data"] = state.data;
+  for (const auto& [name, fingerprint] : state.validation) json["validation"][name] = fingerprint;
   if (state.rate_factor != 1) json["rate_factor"] = state.rate_factor;
   for (const auto& [name, fingerprint] : state.frozen) json["frozen"][name] = fingerprint;
   if (!state.callbacks.members().empty()) json["callbacks"] = state.callbacks;

@@ -24,8 +24,9 @@ struct TrainState {
   std::string data;         // fingerprint of what was trained on; empty: unknown
   std::string config;       // YAML of the run that wrote it; empty: a loop of one's own (keel/trainer/own_run.h)
   double rate_factor = 1;   // on the learning rates, as a callback has set it
-  Json callbacks = Json::object();                 // what they keep, by name
-  std::map<std::string, std::string> frozen = {};  // fingerprints of frozen models, by name
+  Json callbacks = Json::object();                     // what they keep, by name
+  std::map<std::string, std::string> frozen = {};      // fingerprints of frozen models, by name
+  std::map<std::string, std::string> validation = {};  // of validation sets, likewise; one that is not there: unknown
 };
 
 // What the manifest keeps of it.

@@ -5,6 +5,7 @@
 
 #include "keel/dist/comm/agreement.h"
 #include "keel/runtime/printable.h"
+#include "keel/trainer/data_fingerprint.h"
 #include "keel/trainer/evaluation.h"
 #include "keel/trainer/resume.h"
 
@@ -43,6 +44,7 @@ Json EvaluatedRun::json() const {
 EvaluatedRun evaluate_run(TrainedModel& trained, std::string_view on) {
   std::vector<ValidationSet> sets;
   together(trained.ranks(), [&] { sets = find_sets(trained, on); });
+  check_same_data(trained.config(), {.validation = sets}, trained.ranks(), [](const std::string&) {});
   trained.load(true);
   EvaluatedRun run{.checkpoint = trained.checkpoint(),
                    .task = trained.config().task,

@@ -55,6 +55,8 @@ class TrainObserver {
   // On the first rank, now and then while a file of data is indexed: how much of it is done. The last call for a file
   // has all.
   virtual void on_reading(std::uint64_t /*done*/, std::uint64_t /*all*/) {}
+  // On every rank, when it has read what it begins with, and before it writes anything.
+  virtual void on_begin() {}
   virtual void on_step(const StepReport&) {}
   // On the first rank, when a line of metrics.jsonl was written: every log.every steps, after evaluations, at the end.
   virtual void on_record(std::int64_t /*step*/, RecordKind /*kind*/, std::span<const Logged> /*values*/) {}

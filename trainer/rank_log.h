@@ -24,6 +24,7 @@ class RankLog : public TrainObserver {
   void on_eval(const EvalReport& report) override;
   void on_checkpoint(const CheckpointReport& report) override;
   void on_message(LogLevel level, std::string_view message) override;
+  void on_begin() override { observer_.on_begin(); }
   void on_first() override { observer_.on_first(); }
   bool stop_requested() override { return observer_.stop_requested(); }
   bool save_requested() override { return observer_.save_requested(); }

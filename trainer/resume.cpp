@@ -108,13 +108,21 @@ bool name_same_data(const Config& before, const Config& now) {
 
 // Data that was asked for by another name may be other data.
 void check_same_data(const Checkpoint& resume, const Config& config, const Data& data, TrainObserver& observer) {
-  const std::string now = data.training->fingerprint();
-  if (resume.state.data.empty() || resume.state.data == now) return;
   if (!name_same_data(config_of(resume, config), config)) return;
-  const std::string change = concat(name_of_data(config), " has changed since '", resume.path, "' was made: it had ",
-                                    resume.state.data, ", and has ", now);
-  if (!config.data.allow_changes) throw Error(concat(change, "; data.allow_changes=true goes on with it"));
-  observer.on_message(LogLevel::warning, change);
+  const auto differs = [&](const std::string& name, const std::string& before, const std::string& now) {
+    if (before.empty() || before == now) return false;
+    const std::string change =
+        concat(name, " has changed since '", resume.path, "' was made: it had ", before, ", and has ", now);
+    if (!config.data.allow_changes) throw Error(concat(change, "; data.allow_changes=true goes on with it"));
+    observer.on_message(LogLevel::warning, change);
+    return true;
+  };
+  const bool is_other = differs(name_of_data(config), resume.state.data, data.training->fingerprint());
+  for (const ValidationSet& set : data.validation) {
+    const auto before = resume.state.validation.find(set.name);
+    if (before == resume.state.validation.end() || (set.path.empty() && is_other)) continue;
+    differs(concat(name_of_set(config, set), ','), before->second, set.source->fingerprint());
+  }
 }
 
 // Why nothing is left to do, and what gives the run more; empty: something is.

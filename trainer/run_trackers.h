@@ -33,6 +33,7 @@ class RunTrackers : public TrainObserver {
   void on_eval(const EvalReport& report) override { observer_.on_eval(report); }
   void on_checkpoint(const CheckpointReport& report) override;
   void on_message(LogLevel level, std::string_view message) override { observer_.on_message(level, message); }
+  void on_begin() override { observer_.on_begin(); }
   void on_first() override { observer_.on_first(); }
   bool stop_requested() override { return observer_.stop_requested(); }
   bool save_requested() override { return observer_.save_requested(); }

@@ -153,9 +153,8 @@ std::vector<SchemaRow> own_rows() {
            "learning rates do not know of it."}),
 
       ignored({"data.allow_changes", KEEL_FIELD(data.allow_changes), "false", kAny, kAlways,
-               "Train on where ranks find different data at the path, or a resumed run other data than before; false: "
-               "that is an "
-               "error."}),
+               "Go on where ranks find different data at a path, or a resumed run other data than before, to train or "
+               "to validate on; false: that is an error."}),
       {"data.seed", KEEL_FIELD(data.seed), "=seed", kAny, kAlways, "Seed of the data's order alone."},
       {"data.batches", KEEL_FIELD(data.batches), "0", kAny, kAlways,
        "Steps of each epoch, its first ones, or a part of them as in 10%; 0: all. For trials on less data, which must "

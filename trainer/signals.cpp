@@ -1,5 +1,7 @@
 #include "keel/trainer/signals.h"
 
+#include <unistd.h>
+
 #include <atomic>
 #include <iterator>
 
@@ -12,6 +14,8 @@ namespace {
 std::atomic<int> received_signal = 0;
 std::atomic<bool> was_warned = false, is_to_save = false;
 std::atomic<bool> installed = false;
+std::atomic<int> request = 0;  // SIGINT or SIGTERM, where one of them has come
+std::atomic<bool> ends = false;
 static_assert(std::atomic<int>::is_always_lock_free);
 
 constexpr std::size_t kSignalCount = std::size(SignalScope::kTaken);
@@ -26,10 +30,13 @@ void handle(int signal_number) {
   int none = 0;
   if (signal_number == SIGUSR1) {
     was_warned = true;
-    signal_number = SIGTERM;
+    received_signal.compare_exchange_strong(none, SIGTERM);
+    return;
   }
+  if (signal_number == SIGINT && was_warned.exchange(false)) return;
+  request = signal_number;
+  if (ends) ::_exit(128 + signal_number);
   if (received_signal.compare_exchange_strong(none, signal_number) || signal_number != SIGINT) return;
-  if (was_warned.exchange(false)) return;
   // The signal is blocked while its handler runs, so this takes effect on return.
   ::signal(SIGINT, SIG_DFL);
   ::raise(SIGINT);
@@ -39,7 +46,8 @@ void handle(int signal_number) {
 
 SignalScope::SignalScope() {
   if (installed.exchange(true)) throw Error("a SignalScope is active already; a process has one", ErrorKind::internal);
-  received_signal = 0;
+  received_signal = request = 0;
+  ends = false;
   was_warned = is_to_save = false;
   sigset_t taken;
   sigemptyset(&taken);
@@ -62,6 +70,11 @@ SignalScope::~SignalScope() {
 }
 
 int SignalScope::received() const noexcept { return received_signal; }
+
+void SignalScope::end_at_once(bool does) const noexcept {
+  ends = does;
+  if (const int number = request; does && number != 0) ::_exit(128 + number);
+}
 
 bool SignalScope::takes_save_request() const noexcept { return is_to_save.exchange(false); }
 

@@ -25,6 +25,9 @@ class SignalScope {
 
   // The signal that asked for a stop, 0 for none. May be called from any thread.
   int received() const noexcept;
+  // While it does, since nothing is there to save and files may not answer, SIGINT and SIGTERM end the process with 128
+  // and their number, and so does one of them that has come before. SIGUSR1 is noted as ever.
+  void end_at_once(bool does) const noexcept;
   // Whether SIGUSR2 has come since the last call.
   bool takes_save_request() const noexcept;
 };

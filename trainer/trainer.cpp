@@ -66,7 +66,7 @@ class Run {
         micro_batches_(agreed(ranks_, [&] { return planned_micro_batches(config, ranks.size()); })),
         resume_(find_beginning()) {
     check_agreement(ranks_, to_yaml(config), "ranks were given different configurations");
-    check_same_data(config_, *data_.training, observer_, ranks_);
+    check_same_data(config_, data_, ranks_, [&](const std::string& text) { tell_once(LogLevel::warning, text); });
     stacks_.emplace(RunStacks::Site{.config = config_,
                                     .context = context_,
                                     .task = *task_,
@@ -92,6 +92,7 @@ class Run {
     state_.config = to_yaml(config_);
     state_.frozen = stacks_->fingerprints();
     state_.data = data_.training->fingerprint();
+    state_.validation = fingerprints_of_sets(data_);
     report_.emplace(RunReport::Site{config_, std::string(task_->unit()), *stacks_, ranks_, observer_, files_, *time_,
                                     group_rates(stacks_->main().config(), stacks_->main().model())},
                     state_.step);
@@ -120,6 +121,7 @@ class Run {
     const StepCurves curves = time_->has_limit() ? StepCurves() : stacks_->main().curves();
     check_batches(data_, state_.step, config_.steps, ranks_);
     RunEvaluation{config_, *task_, data_, engine(), ranks_}.try_some();
+    observer_.on_begin();
     beginning_->write(resume_ ? std::optional(state_.step) : std::nullopt);
     begin_callbacks();
     if (survivors_) files_.keep_records();

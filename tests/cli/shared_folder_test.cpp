@@ -79,6 +79,31 @@ TEST_F(SharedFolder, WithOtherDataForOneRankIsOneLineThatNamesIt) {
   for (const Outcome& outcome : wait(allowed)) EXPECT_EQ(outcome.code, 0) << outcome.err;
 }
 
+TEST_F(SharedFolder, WithAnotherFileToValidateOnForOneRankIsOneLineThatNamesItToTrainAndToEvaluate) {
+  std::filesystem::create_directory(sandbox / "node");
+  sandbox.write("v.txt", sandbox.read("corpus.txt").substr(0, 300));
+  sandbox.write("node/v.txt", sandbox.read("corpus.txt").substr(100, 300));
+  for (const char* file : {"corpus.txt", "text.yaml"})
+    std::filesystem::copy_file(sandbox / file, concat(sandbox / "node/", file));
+  const std::vector<std::string> folders = {sandbox / "", sandbox / "node"};
+  const auto expect_refused = [&](const std::string& command) {
+    std::string said;
+    for (const Outcome& outcome : wait(start(command, folders))) {
+      EXPECT_EQ(outcome.code, 2) << command;
+      said += outcome.err;
+    }
+    EXPECT_TRUE(std::regex_match(
+        said, std::regex("keel: error: ranks find different data at 'v.txt', the validation set: rank 0 has ([0-9]+ "
+                         "tokens), [0-9a-f]{16}, rank 1 has \\1, [0-9a-f]{16}; .*data.allow_changes=true\n")))
+        << said;
+  };
+  const std::string train = concat("train text.yaml data.validation_path=v.txt run=", sandbox / "made");
+  expect_refused(train);
+  EXPECT_FALSE(sandbox.has("made"));
+  EXPECT_EQ(sandbox.keel(train).code, 0);
+  expect_refused(concat("evaluate ", sandbox / "made"));
+}
+
 TEST_F(SharedFolder, WithATokenFileThatIsCutShortEndsAllRanksWithALineAndACheckpoint) {
   TokenFileWriter writer(sandbox / "data.tokens", 300, "byte");
   std::vector<std::uint32_t> tokens;

@@ -10,11 +10,13 @@
 #include <sstream>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "keel/trainer/metrics.h"
 #include "tests/cli/mpi/processes.h"
 #include "tests/cli/sandbox.h"
+#include "tests/cli/silent_file.h"
 
 namespace keel::cli {
 namespace {
@@ -209,6 +211,26 @@ TEST_F(TcpLaunch, SignalsReachTheRanksWhichSaveAndGoOn) {
     EXPECT_TRUE(sandbox.has("made/model.safetensors"));
     EXPECT_EQ(processes_left(), "");
   }
+}
+
+// That the launcher reads, or the ranks, at first or later.
+TEST_F(TcpLaunch, IsEndedBeforeTheFirstStepByTheFirstSignalThoughAFileDoesNotAnswer) {
+  const std::string later = concat(kEndlessRun, " data.tokenizer=tokenizer.json");
+  for (const auto& [file, arguments] : std::vector<std::pair<std::string, std::string>>{
+           {"c.yaml", "c.yaml"}, {"settings", "train settings"}, {"tokenizer.json", later}})
+    for (const int number : {SIGINT, SIGTERM, SIGUSR1}) {
+      if (file == "c.yaml" && number == SIGUSR1) continue;  // which waits for the ranks
+      SCOPED_TRACE(concat(file, ' ', number));
+      std::filesystem::remove(sandbox / file);
+      testing::SilentFile silent(sandbox / file);
+      RunningProgram program = sandbox.start("launch -N 2 --tcp " + arguments);
+      ASSERT_TRUE(silent.is_awaited());
+      program.send(number);
+      const Outcome ended = program.wait();
+      EXPECT_EQ(ended.code, 128 + (number == SIGUSR1 ? SIGTERM : number));
+      EXPECT_EQ(ended.err, "");
+      EXPECT_EQ(processes_left(), "");
+    }
 }
 
 TEST_F(TcpLaunch, NamesARankThatIsKilledAndLeavesNoOrphanHoweverItEnds) {

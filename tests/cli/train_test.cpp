@@ -8,6 +8,7 @@
 
 #include "keel/data/safetensors.h"
 #include "tests/cli/sandbox.h"
+#include "tests/cli/silent_file.h"
 
 namespace keel::cli {
 namespace {
@@ -145,6 +146,38 @@ TEST(Train, StoppedByASignalSavesAndGoesOnToTheSameBits) {
     EXPECT_EQ(values_of(records_of(sandbox.read("made/metrics.jsonl")), "loss"),
               values_of(records_of(sandbox.read("whole/metrics.jsonl")), "loss"));
   }
+}
+
+TEST(Train, IsEndedBeforeItsFirstStepByTheFirstSignalThoughAFileDoesNotAnswer) {
+  for (const char* file : {"c.yaml", "tokenizer.json"})
+    for (const int number : {SIGINT, SIGTERM}) {
+      SCOPED_TRACE(concat(file, ' ', number));
+      const Sandbox sandbox;
+      testing::SilentFile silent(sandbox / file);
+      RunningProgram program = sandbox.start(
+          concat("train ", file == std::string_view("c.yaml") ? file : "text.yaml data.tokenizer=tokenizer.json",
+                 " run=made --thread-ranks 2"));
+      ASSERT_TRUE(silent.is_awaited());
+      program.send(number);
+      const Outcome ended = program.wait();
+      EXPECT_EQ(ended.code, 128 + number);
+      EXPECT_EQ(ended.err, "");
+      EXPECT_FALSE(sandbox.has("made/config.yaml"));
+    }
+}
+
+TEST(Train, WarnedByAJobSystemBeforeItsFirstStepTakesItAndSaves) {
+  const Sandbox sandbox;
+  testing::SilentFile silent(sandbox / "c.yaml");
+  RunningProgram program = sandbox.start("train c.yaml run=made steps=1000000");
+  ASSERT_TRUE(silent.is_awaited());
+  program.send(SIGUSR1);
+  EXPECT_FALSE(program.has_ended());
+  silent.answer(sandbox.read("text.yaml"));
+  const Outcome stopped = program.wait();
+  EXPECT_EQ(stopped.code, 128 + SIGTERM) << stopped.err;
+  EXPECT_EQ(last_line(stopped.out), "stopped by SIGTERM; to go on: keel train made/config.yaml resume=auto");
+  EXPECT_TRUE(sandbox.has("made/model.safetensors"));
 }
 
 TEST(Train, AskedBySigusr2SavesAndTheRunGoesOn) {

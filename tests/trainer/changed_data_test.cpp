@@ -137,14 +137,61 @@ TEST(ChangedData, OfALargeFileIsNoticedAtBothEndsAndInItsPieces) {
 }
 
 TEST(ChangedData, ThatRanksSeeDifferentlyNamesAllOfThem) {
-  std::vector<std::string> texts(5);
-  run_ranks(5, [&](Communicator& ranks) {
-    const auto rank = static_cast<std::size_t>(ranks.rank());
-    EXPECT_EQ(compare_fingerprints(ranks, "7 tokens, aa"), "");
-    texts[rank] = compare_fingerprints(ranks, rank == 1 ? "7 tokens, bb" : rank == 3 ? "9 tokens, cc" : "7 tokens, aa");
-  });
-  for (const std::string& text : texts)
-    EXPECT_EQ(text, "ranks 0, 2 and 4 have 7 tokens, aa, rank 1 has 7 tokens, bb, rank 3 has 9 tokens, cc");
+  EXPECT_EQ(differences_of(std::vector<std::string>(5, "7 tokens, aa")), "");
+  EXPECT_EQ(differences_of({"7 tokens, aa", "7 tokens, bb", "7 tokens, aa", "9 tokens, cc", "7 tokens, aa"}),
+            "ranks 0, 2 and 4 have 7 tokens, aa, rank 1 has 7 tokens, bb, rank 3 has 9 tokens, cc");
+}
+
+// What is validated on, by the keys of two sets or of the only one.
+TEST(ChangedData, ToValidateOnIsAnErrorThatNamesTheSetItsFileAndTheKeyThatAllowsIt) {
+  const TemporaryFolder place;
+  const std::string file = place / "v.txt", other = place / "w.txt";
+  for (const bool named : {false, true}) {
+    write_text_file(file, sample_text().substr(0, 500));
+    write_text_file(other, sample_text().substr(0, 600));
+    const std::string name = named ? "named" : "only";
+    const auto run = [&](std::vector<std::string> more = {}) {
+      more.insert(more.begin(),
+                  named ? concat("data.sets=[{name: dev, path: ", other, "}, {name: far, path: ", file, "}]")
+                        : concat("data.validation_path=", file));
+      return small_run(place, name, std::move(more));
+    };
+    Recorder first(6), same(7), refused, allowed, moved;
+    train(run(), first);
+    train(run({"resume=auto"}), same);
+    EXPECT_EQ(same.losses.size(), 1u) << same.messages;
+    std::filesystem::copy(place / name, place / (name + "-moved"), std::filesystem::copy_options::recursive);
+    write_text_file(file, sample_text().substr(100, 500));
+    const std::string set = concat("'", file, "', the validation set", named ? " 'far'" : "", ", has changed since '");
+    const std::string message = error_of([&] { train(run({"resume=auto"}), refused); });
+    EXPECT_TRUE(message.starts_with(set)) << message;
+    EXPECT_TRUE(message.ends_with("; data.allow_changes=true goes on with it")) << message;
+    EXPECT_EQ(refused.losses.size(), 0u);
+    // Asked for by another name it may be another one.
+    train(run({"resume=auto", concat("run=", place / (name + "-moved")),
+               named ? concat("data.sets=[{name: far, path: ", file, "}]") : concat("data.validation_path=", other)}),
+          moved);
+    EXPECT_EQ(moved.messages.find("has changed since"), std::string::npos) << moved.messages;
+    train(run({"resume=auto", "data.allow_changes=true"}), allowed);
+    EXPECT_NE(allowed.messages.find(set), std::string::npos) << allowed.messages;
+    EXPECT_EQ(allowed.messages.find("has changed since"), allowed.messages.rfind("has changed since"));
+    EXPECT_EQ(allowed.losses.size(), 5u);
+  }
+}
+
+// It has changed with them, and that is said once.
+TEST(ChangedData, OfWhichAPartIsValidatedOnIsToldOnce) {
+  const TemporaryFolder place;
+  Recorder first(6), allowed;
+  train(small_run(place, "run"), first);
+  std::string changed = sample_text();
+  std::swap(changed[changed.size() - 20], changed[changed.size() - 19]);
+  ASSERT_NE(changed, sample_text());
+  write_text_file(place / "text.txt", changed);
+  train(small_run(place, "run", {"resume=auto", "data.allow_changes=true"}), allowed);
+  const std::size_t told = allowed.messages.find("has changed since");
+  EXPECT_NE(told, std::string::npos);
+  EXPECT_EQ(told, allowed.messages.rfind("has changed since")) << allowed.messages;
 }
 
 }  // namespace

@@ -97,5 +97,48 @@ TEST(SignalsDeathTest, ASecondInterruptEndsTheProcess) {
         ::testing::KilledBySignal(SIGINT), "");
 }
 
+TEST(SignalsDeathTest, WhatIsToEndAtOnceEndsByTheFirstRequestWithItsCode) {
+  ::testing::FLAGS_gtest_death_test_style = "threadsafe";
+  for (const int number : {SIGINT, SIGTERM}) {
+    const auto code = ::testing::ExitedWithCode(128 + number);
+    EXPECT_EXIT(
+        {
+          const SignalScope scope;
+          scope.end_at_once(true);
+          ::raise(number);
+        },
+        code, "");
+    EXPECT_EXIT(
+        {
+          const SignalScope scope;
+          ::raise(number);
+          scope.end_at_once(true);
+        },
+        code, "");
+    EXPECT_EXIT(
+        {
+          const SignalScope scope;
+          ::raise(SIGUSR1);
+          ::raise(SIGINT);  // the same warning, passed on
+          scope.end_at_once(true);
+          ::raise(number);
+        },
+        code, "");
+  }
+}
+
+TEST(Signals, WhatIsToEndAtOnceOnlyNotesAWarningAndAWishToSaveAndLaterEverything) {
+  const SignalScope scope;
+  scope.end_at_once(true);
+  ::raise(SIGUSR1);
+  ::raise(SIGUSR2);
+  ::raise(SIGINT);  // the same warning, passed on
+  EXPECT_EQ(scope.received(), SIGTERM);
+  EXPECT_TRUE(scope.takes_save_request());
+  scope.end_at_once(false);
+  ::raise(SIGTERM);
+  EXPECT_EQ(scope.received(), SIGTERM);
+}
+
 }  // namespace
 }  // namespace keel

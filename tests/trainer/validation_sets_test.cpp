@@ -210,5 +210,23 @@ TEST(ReadingOfARun, IsToldOnTheFirstRankAlone) {
   for (const std::size_t rank : {1, 2}) EXPECT_EQ(told[rank].calls, 0);
 }
 
+TEST(ValidationSets, OfATableThatHaveChangedSinceTheRunBeganAreAnErrorThatNamesThem) {
+  const TemporaryFolder place;
+  const auto run = [&](std::vector<std::string> more) {
+    more.push_back(concat("data.sets=[{name: far, path: ", place / "far.csv", "}, {name: dev, values: [b]}]"));
+    more.insert(more.end(), {"data.split_column=fold", "data.inputs=[a]"});
+    return folds_run(place, "run", more);
+  };
+  Recorder first(2), second(3), third;
+  train(run({}), first);
+  train(run({"resume=auto"}), second);
+  EXPECT_EQ(second.losses.size(), 1u) << second.messages;
+  const Config config = run({"resume=auto"});
+  write_text_file(place / "far.csv", "a,y\n1,2\n3,4\n5,7\n");
+  const std::string message = error_of([&] { train(config, third); });
+  EXPECT_TRUE(message.starts_with(concat("'", place / "far.csv", "', the validation set 'far', has changed since '")))
+      << message;
+}
+
 }  // namespace
 }  // namespace keel
