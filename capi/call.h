@@ -6,6 +6,7 @@
 
 #include "keel/capi/keel.h"
 #include "keel/runtime/error.h"
+#include "keel/runtime/processor.h"
 
 namespace keel::capi {
 
@@ -36,6 +37,7 @@ void check_outside_host_code();
 template <class F>
 keel_status call(const char* function, F&& f) noexcept {
   try {
+    check_processor();
     check_outside_host_code();
     std::forward<F>(f)();
     return KEEL_OK;

@@ -8,7 +8,7 @@
 namespace keel {
 namespace {
 
-const Initializer kEncoderWeights = Initializer::normal(0.02);
+constexpr Initializer kEncoderWeights = {Initializer::Kind::normal, 0, 0.02};
 
 Linear weighted(std::int64_t in, std::int64_t out) { return Linear(in, out, /*with_bias=*/true, kEncoderWeights); }
 

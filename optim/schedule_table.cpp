@@ -198,7 +198,7 @@ constexpr std::string_view kSgdr = "keel; Loshchilov and Hutter 2017, SGDR, with
 // In formulas t is the number of steps taken, N steps, w warmup, p = (t - w) / (N - w), and rates are divided by
 // optimizer.lr.
 namespace s = schedules;
-const ScheduleKind kKinds[] = {
+constexpr ScheduleKind kKinds[] = {
     {"cosine", "", kSgdr, "(t+1)/(w+1), then min_lr + (1 - min_lr) (1 + cos(pi p)) / 2, which stays after N", kOwnDecay,
      s::cosine, nullptr, at_steps},
     {"constant", "Constant", kKeel, "(t+1)/(w+1), then 1", kWarmupAlone, s::constant, nullptr, at_warmup},

@@ -55,9 +55,13 @@ int default_threads() {
   return std::max(1u, std::thread::hardware_concurrency());
 }
 
-Context Context::create(ContextOptions options) {
+void check_processor() {
   static const MissingInstructions missing = missing_instructions(kBuiltFor);
   if (missing) throw Error(missing.message, ErrorKind::unsupported);
+}
+
+Context Context::create(ContextOptions options) {
+  check_processor();
   KEEL_CHECK(options.threads >= 0, "threads must be 0 (all) or more, got ", options.threads);
   if (options.threads == 0) options.threads = default_threads();
   Context context;

@@ -18,6 +18,9 @@ struct MissingInstructions {
 // Compiled for any x86-64 processor, and calls nothing that is not: it may be asked before anything else.
 MissingInstructions missing_instructions(std::uint32_t needed) noexcept;
 
+// An Error where the processor lacks one of those. To be asked wherever a host may call keel first.
+void check_processor();
+
 // Whether this processor has instructions that multiply numbers in bf16: AVX-512BF16, or AMX-BF16 (Intel's manual,
 // volume 2A, CPUID).
 bool multiplies_bf16() noexcept;

@@ -21,7 +21,7 @@ namespace keel {
 namespace {
 
 constexpr std::string_view kDataType = "data.type", kMaskToken = "task.mask_token", kAuto = "auto";
-constexpr HeadOptions kMaskedHead = {.head = EncoderHead::masked_language};
+HeadOptions masked_head() { return {.head = EncoderHead::masked_language}; }
 
 std::vector<KeyRow> masking_keys() {
   using enum KeyType;
@@ -116,7 +116,7 @@ class MaskedLanguageTask : public Task {
   Module& model() override {
     if (!model_) {
       const ModelSpecPtr made = shape();
-      model_ = made->make_encoder(kMaskedHead);
+      model_ = made->make_encoder(masked_head());
       base_.adapt(*model_, *made);
       model_->recompute = site_.settings.flag("model.recompute");
     }
@@ -125,13 +125,13 @@ class MaskedLanguageTask : public Task {
 
   Data data() override {
     Data data = examples().data(site_);
-    base_.add_files(*shape(), tokenizer(), tokenizer_name(), data, kMaskedHead);
+    base_.add_files(*shape(), tokenizer(), tokenizer_name(), data, masked_head());
     return data;
   }
 
   Beginning beginning() override { return base_.beginning(model(), *shape()); }
   HubFiles hub_files(DType dtype) override {
-    return base_.hub_files(*shape(), tokenizer(), tokenizer_name(), dtype, kMaskedHead);
+    return base_.hub_files(*shape(), tokenizer(), tokenizer_name(), dtype, masked_head());
   }
 
   Loss training_step(const Batch& batch, Forward& pass) override {

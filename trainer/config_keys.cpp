@@ -5,6 +5,7 @@
 #include "keel/config/resolver.h"
 #include "keel/config/values.h"
 #include "keel/runtime/error.h"
+#include "keel/runtime/processor.h"
 #include "keel/trainer/schema_rows.h"
 
 namespace keel {
@@ -106,6 +107,7 @@ const Schema& ConfigKeys::schema(std::string_view task) const {
 }
 
 const std::shared_ptr<const ConfigKeys>& keel_keys() {
+  check_processor();
   static const std::shared_ptr<const ConfigKeys> keys = std::make_shared<const ConfigKeys>();
   return keys;
 }

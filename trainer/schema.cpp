@@ -115,8 +115,8 @@ constexpr Range between(double low, double high) { return {.low = low, .high = h
 constexpr Condition kAlways = {};
 constexpr Condition kProfiles = {"profile.steps", "0", true};
 constexpr Condition kBySteps = {"epochs", "0"};
-const Condition kByGradient = {"optimizer.type", closure_optimizers(), true};
-const Condition kByClosure = {"optimizer.type", closure_optimizers()};
+Condition by_gradient() { return {"optimizer.type", closure_optimizers(), true}; }
+Condition by_closure() { return {"optimizer.type", closure_optimizers()}; }
 
 SchemaRow pacing(SchemaRow row) {
   row.on_resume = OnResume::paces;
@@ -172,10 +172,10 @@ std::vector<SchemaRow> own_rows() {
        "Sequences that a rank computes at a time. Less needs less memory, for the same result.",
        "micro_batch|per_device"},
 
-      under(kByGradient, engine_rows("clip").front()),
-      {"clip", KEEL_FIELD(clip), "0", at_least(0), kByClosure,
+      under(by_gradient(), engine_rows("clip").front()),
+      {"clip", KEEL_FIELD(clip), "0", at_least(0), by_closure(),
        "Must be 0: L-BFGS compares gradients with each other, so none is scaled down."},
-      under(kByGradient, engine_rows("clip_by").front()),
+      under(by_gradient(), engine_rows("clip_by").front()),
 
       ignored({"checkpoint.every", KEEL_FIELD(checkpoint.every), "500", at_least(0), kAlways,
                "Between two checkpoints, in steps, epochs or a part of the run; 0: none by steps. The end of a session "

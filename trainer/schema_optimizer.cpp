@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <span>
 
 #include "keel/config/values.h"
 #include "keel/optim/catalog.h"
@@ -46,114 +47,119 @@ struct OptionRow {
   std::string_view help, aliases = {}, known_as = {};
 };
 
-const OptionRow kOptions[] = {
-    {"lr", KEEL_OPTION(lr), kAboveZero,
-     "Learning rate after the warm-up. Adafactor: only without relative_step, and then it must be given.",
-     "learning_rate", "max_lr"},
-    {"betas", KEEL_OPTION(betas), kFraction, "Decay rates of the means of the gradient and of its square.",
-     "adamw_betas|tfadamw_betas|fuse_adam_betas", "beta|beta1|beta2"},
-    {"eps", KEEL_OPTION(eps), kAboveZero, "Added to what divides, against division by zero.",
-     "epsilon|adam_epsilon|adamw_epsilon|tfadamw_epsilon|fuse_adam_epsilon"},
-    {"weight_decay",
-     KEEL_OPTION(weight_decay),
-     kFromZero,
-     "Decay of matrices; biases and norms have none. AdamW, HFAdamW, TFAdamW, Adam8bit, AdamW8bit, Lion, LAMB, "
-     "Adafactor, Muon, ScheduleFreeAdamW and "
-     "decoupled_weight_decay shrink the weights themselves; with the others it is part of the gradient (an L2 "
-     "penalty).",
-     {},
-     "decay|wd"},
-    {"momentum", KEEL_OPTION(momentum), kFraction, "Decay rate of the velocity; 0: none is kept."},
-    {"dampening", KEEL_OPTION(dampening), kAny, "The velocity takes 1 - dampening of each gradient."},
-    {"nesterov", KEEL_OPTION(nesterov), kAny,
-     "Nesterov's form of momentum; needs a momentum above 0 and no dampening."},
-    {"correct_bias", KEEL_OPTION(correct_bias), kAny, "Divide the means by what their start at 0 leaves out.",
-     "bias_correction"},
-    {"amsgrad", KEEL_OPTION(amsgrad), kAny, "Divide by the largest mean square so far; keeps one more number a weight.",
-     "adamw_amsgrad|tfadamw_amsgrad|fuse_adam_amsgrad"},
-    {"momentum_decay", KEEL_OPTION(momentum_decay), kFromZero, "How fast the momentum grows to its full strength."},
-    {"decoupled_weight_decay", KEEL_OPTION(decoupled_weight_decay), kAny,
-     "Decay the weights themselves, as AdamW does, and not through the gradient."},
-    {"rho", KEEL_OPTION(rho), kUpToOne, "Decay rate of the mean squares."},
-    {"alpha", KEEL_OPTION(alpha), kUpToOne,
-     "RMSprop: decay rate of the mean square; ASGD: power with which the rate falls."},
-    {"centered", KEEL_OPTION(centered), kAny, "Divide by the deviation from the mean gradient, which is kept, too."},
-    {"lr_decay", KEEL_OPTION(lr_decay), kFromZero, "The rate is divided by 1 + lr_decay for each step before."},
-    {"initial_accumulator", KEEL_OPTION(initial_accumulator), kFromZero, "Where the sums of squares begin.",
-     "initial_accumulator_value"},
-    {"etas", KEEL_OPTION(etas), kAboveZero, "Factors on a step size where the sign turns, and where it stays."},
-    {"step_sizes", KEEL_OPTION(step_sizes), kFromZero, "The least and the largest step size."},
-    {"lambd", KEEL_OPTION(lambd), kFromZero, "Decay of rate and weights."},
-    {"t0", KEEL_OPTION(t0), kFromZero, "Step at which the averaging begins."},
-    {"max_coeff", KEEL_OPTION(max_coeff), kAboveZero, "The most that LAMB multiplies a rate with."},
-    {"min_coeff", KEEL_OPTION(min_coeff), kFromZero, "The least that LAMB multiplies a rate with."},
-    {"adapt_without_decay", KEEL_OPTION(adapt_without_decay), kAny,
-     "Adapt the rates of parameters that do not decay, too; false: as NVIDIA's apex does.", "use_nvlamb"},
-    {"trust_coefficient", KEEL_OPTION(trust_coefficient), kAboveZero,
-     "How long a step is, as a part of the weights' length."},
-    {"epsilons",
-     KEEL_OPTION(epsilons),
-     kFromZero,
-     "Added to squares of gradients, and the least length of weights that a step is a part of.",
-     {},
-     "eps"},
-    {"clip_threshold", KEEL_OPTION(clip_threshold), kAboveZero,
-     "Updates whose root mean square is longer are shortened to it, before the rate."},
-    {"decay_rate",
-     KEEL_OPTION(decay_rate),
-     kToZero,
-     "The decay rate of the mean squares is 1 - steps^decay_rate.",
-     {},
-     "decay"},
-    {"beta1", KEEL_OPTION(beta1), kFraction,
-     "Decay rate of the mean of updates; 0: none is kept. transformers-framework's -0.8 is a decay_rate in the wrong "
-     "place, and is refused."},
-    {"scale_parameter", KEEL_OPTION(scale_parameter), kAny,
-     "Multiply the rate with the root mean square of the weights."},
-    {"relative_step", KEEL_OPTION(relative_step), kAny,
-     "The rate is min(0.01, 1 / sqrt(steps)), times what the schedule makes of 1; lr is not given. "
-     "transformers-framework has it off."},
-    {"warmup_init", KEEL_OPTION(warmup_init), kAny, "With relative_step: 1e-6 times the steps instead of 0.01."},
-    {"min_8bit_size",
-     KEEL_OPTION(min_8bit_size),
-     {.low = 256},
-     "Parameters of so many numbers keep their means in 8 bits, in blocks of 256; smaller ones and embeddings in "
-     "fp32."},
-    {"max_iterations", KEEL_OPTION(max_iterations), kFromOne, "Directions in a step.", "max_iter"},
-    {"max_evaluations", KEEL_OPTION(max_evaluations), kCount,
-     "Evaluations of loss and gradient after which a step takes no further direction, and a search no further trial; "
-     "0: 5/4 of max_iterations.",
-     "max_eval"},
-    {"tolerance_gradient", KEEL_OPTION(tolerance_gradient), kFromZero,
-     "A step ends where no element of the gradient is larger.", "tolerance_grad"},
-    {"tolerance_change", KEEL_OPTION(tolerance_change), kFromZero, "A step ends where loss or weights change by less."},
-    {"history", KEEL_OPTION(history), kFromOne,
-     "Changes of gradient and weights that are kept: 2 * history + 2 numbers a weight.", "history_size"},
-    {"line_search", line_search_field(), kAny,
-     "strong_wolfe: search along each direction for a step that lowers loss and slope enough; none: a step of lr.",
-     "line_search_fn"},
-    {"matrices", named_choice<MuonMatrices, &OptimizerValues::matrices>(kMuonMatrices), kAny,
-     "What Muon makes orthogonal: hidden: weights of linear layers but heads, and not embeddings; all: everything of "
-     "two "
-     "dimensions; none: nothing, so that AdamW moves it. For groups."},
-    {"matrix_scale", named_choice<MuonScale, &OptimizerValues::matrix_scale>(kMuonScales), kAny,
-     "The factor on an orthogonal update (rows, columns). match_rms_adamw: 0.2 sqrt(max(rows, columns)), so that "
-     "AdamW's "
-     "lr and decay serve; original: sqrt(max(1, rows / columns)), with a larger lr (0.02).",
-     "adjust_lr_fn"},
-    {"newton_schulz_steps", KEEL_OPTION(newton_schulz_steps), kFromOne, "Iterations that make a matrix orthogonal.",
-     "ns_steps"},
-    {"products", named_choice<MuonProducts, &OptimizerValues::products>(kMuonProducts), kAny,
-     "The numbers in which matrices travel to the rank that makes them orthogonal, and are multiplied there."},
-    {"adamw_lr_factor", KEEL_OPTION(adamw_lr_factor), kFromZero, "Factor on the rate of what AdamW moves."},
-    {"weight_lr_power", KEEL_OPTION(weight_lr_power), kFromZero,
-     "A step counts in the mean of the weights by its rate to this power, so that a warm-up counts for little."},
-    {"r", KEEL_OPTION(r), kFromZero, "And by its number to this power; above 0 later steps count for more."},
-    {"maximize", KEEL_OPTION(maximize), kAny, "Climb instead of descend."},
-    {"stochastic_rounding", KEEL_OPTION(stochastic_rounding), kAny,
-     "Round bf16 weights up or down at random and keep no fp32 copy beside them, which spares 4 bytes each; needs "
-     "strategy bf16."},
-};
+std::span<const OptionRow> option_rows() {
+  static const OptionRow rows[] = {
+      {"lr", KEEL_OPTION(lr), kAboveZero,
+       "Learning rate after the warm-up. Adafactor: only without relative_step, and then it must be given.",
+       "learning_rate", "max_lr"},
+      {"betas", KEEL_OPTION(betas), kFraction, "Decay rates of the means of the gradient and of its square.",
+       "adamw_betas|tfadamw_betas|fuse_adam_betas", "beta|beta1|beta2"},
+      {"eps", KEEL_OPTION(eps), kAboveZero, "Added to what divides, against division by zero.",
+       "epsilon|adam_epsilon|adamw_epsilon|tfadamw_epsilon|fuse_adam_epsilon"},
+      {"weight_decay",
+       KEEL_OPTION(weight_decay),
+       kFromZero,
+       "Decay of matrices; biases and norms have none. AdamW, HFAdamW, TFAdamW, Adam8bit, AdamW8bit, Lion, LAMB, "
+       "Adafactor, Muon, ScheduleFreeAdamW and "
+       "decoupled_weight_decay shrink the weights themselves; with the others it is part of the gradient (an L2 "
+       "penalty).",
+       {},
+       "decay|wd"},
+      {"momentum", KEEL_OPTION(momentum), kFraction, "Decay rate of the velocity; 0: none is kept."},
+      {"dampening", KEEL_OPTION(dampening), kAny, "The velocity takes 1 - dampening of each gradient."},
+      {"nesterov", KEEL_OPTION(nesterov), kAny,
+       "Nesterov's form of momentum; needs a momentum above 0 and no dampening."},
+      {"correct_bias", KEEL_OPTION(correct_bias), kAny, "Divide the means by what their start at 0 leaves out.",
+       "bias_correction"},
+      {"amsgrad", KEEL_OPTION(amsgrad), kAny,
+       "Divide by the largest mean square so far; keeps one more number a weight.",
+       "adamw_amsgrad|tfadamw_amsgrad|fuse_adam_amsgrad"},
+      {"momentum_decay", KEEL_OPTION(momentum_decay), kFromZero, "How fast the momentum grows to its full strength."},
+      {"decoupled_weight_decay", KEEL_OPTION(decoupled_weight_decay), kAny,
+       "Decay the weights themselves, as AdamW does, and not through the gradient."},
+      {"rho", KEEL_OPTION(rho), kUpToOne, "Decay rate of the mean squares."},
+      {"alpha", KEEL_OPTION(alpha), kUpToOne,
+       "RMSprop: decay rate of the mean square; ASGD: power with which the rate falls."},
+      {"centered", KEEL_OPTION(centered), kAny, "Divide by the deviation from the mean gradient, which is kept, too."},
+      {"lr_decay", KEEL_OPTION(lr_decay), kFromZero, "The rate is divided by 1 + lr_decay for each step before."},
+      {"initial_accumulator", KEEL_OPTION(initial_accumulator), kFromZero, "Where the sums of squares begin.",
+       "initial_accumulator_value"},
+      {"etas", KEEL_OPTION(etas), kAboveZero, "Factors on a step size where the sign turns, and where it stays."},
+      {"step_sizes", KEEL_OPTION(step_sizes), kFromZero, "The least and the largest step size."},
+      {"lambd", KEEL_OPTION(lambd), kFromZero, "Decay of rate and weights."},
+      {"t0", KEEL_OPTION(t0), kFromZero, "Step at which the averaging begins."},
+      {"max_coeff", KEEL_OPTION(max_coeff), kAboveZero, "The most that LAMB multiplies a rate with."},
+      {"min_coeff", KEEL_OPTION(min_coeff), kFromZero, "The least that LAMB multiplies a rate with."},
+      {"adapt_without_decay", KEEL_OPTION(adapt_without_decay), kAny,
+       "Adapt the rates of parameters that do not decay, too; false: as NVIDIA's apex does.", "use_nvlamb"},
+      {"trust_coefficient", KEEL_OPTION(trust_coefficient), kAboveZero,
+       "How long a step is, as a part of the weights' length."},
+      {"epsilons",
+       KEEL_OPTION(epsilons),
+       kFromZero,
+       "Added to squares of gradients, and the least length of weights that a step is a part of.",
+       {},
+       "eps"},
+      {"clip_threshold", KEEL_OPTION(clip_threshold), kAboveZero,
+       "Updates whose root mean square is longer are shortened to it, before the rate."},
+      {"decay_rate",
+       KEEL_OPTION(decay_rate),
+       kToZero,
+       "The decay rate of the mean squares is 1 - steps^decay_rate.",
+       {},
+       "decay"},
+      {"beta1", KEEL_OPTION(beta1), kFraction,
+       "Decay rate of the mean of updates; 0: none is kept. transformers-framework's -0.8 is a decay_rate in the wrong "
+       "place, and is refused."},
+      {"scale_parameter", KEEL_OPTION(scale_parameter), kAny,
+       "Multiply the rate with the root mean square of the weights."},
+      {"relative_step", KEEL_OPTION(relative_step), kAny,
+       "The rate is min(0.01, 1 / sqrt(steps)), times what the schedule makes of 1; lr is not given. "
+       "transformers-framework has it off."},
+      {"warmup_init", KEEL_OPTION(warmup_init), kAny, "With relative_step: 1e-6 times the steps instead of 0.01."},
+      {"min_8bit_size",
+       KEEL_OPTION(min_8bit_size),
+       {.low = 256},
+       "Parameters of so many numbers keep their means in 8 bits, in blocks of 256; smaller ones and embeddings in "
+       "fp32."},
+      {"max_iterations", KEEL_OPTION(max_iterations), kFromOne, "Directions in a step.", "max_iter"},
+      {"max_evaluations", KEEL_OPTION(max_evaluations), kCount,
+       "Evaluations of loss and gradient after which a step takes no further direction, and a search no further trial; "
+       "0: 5/4 of max_iterations.",
+       "max_eval"},
+      {"tolerance_gradient", KEEL_OPTION(tolerance_gradient), kFromZero,
+       "A step ends where no element of the gradient is larger.", "tolerance_grad"},
+      {"tolerance_change", KEEL_OPTION(tolerance_change), kFromZero,
+       "A step ends where loss or weights change by less."},
+      {"history", KEEL_OPTION(history), kFromOne,
+       "Changes of gradient and weights that are kept: 2 * history + 2 numbers a weight.", "history_size"},
+      {"line_search", line_search_field(), kAny,
+       "strong_wolfe: search along each direction for a step that lowers loss and slope enough; none: a step of lr.",
+       "line_search_fn"},
+      {"matrices", named_choice<MuonMatrices, &OptimizerValues::matrices>(kMuonMatrices), kAny,
+       "What Muon makes orthogonal: hidden: weights of linear layers but heads, and not embeddings; all: everything of "
+       "two "
+       "dimensions; none: nothing, so that AdamW moves it. For groups."},
+      {"matrix_scale", named_choice<MuonScale, &OptimizerValues::matrix_scale>(kMuonScales), kAny,
+       "The factor on an orthogonal update (rows, columns). match_rms_adamw: 0.2 sqrt(max(rows, columns)), so that "
+       "AdamW's "
+       "lr and decay serve; original: sqrt(max(1, rows / columns)), with a larger lr (0.02).",
+       "adjust_lr_fn"},
+      {"newton_schulz_steps", KEEL_OPTION(newton_schulz_steps), kFromOne, "Iterations that make a matrix orthogonal.",
+       "ns_steps"},
+      {"products", named_choice<MuonProducts, &OptimizerValues::products>(kMuonProducts), kAny,
+       "The numbers in which matrices travel to the rank that makes them orthogonal, and are multiplied there."},
+      {"adamw_lr_factor", KEEL_OPTION(adamw_lr_factor), kFromZero, "Factor on the rate of what AdamW moves."},
+      {"weight_lr_power", KEEL_OPTION(weight_lr_power), kFromZero,
+       "A step counts in the mean of the weights by its rate to this power, so that a warm-up counts for little."},
+      {"r", KEEL_OPTION(r), kFromZero, "And by its number to this power; above 0 later steps count for more."},
+      {"maximize", KEEL_OPTION(maximize), kAny, "Climb instead of descend."},
+      {"stochastic_rounding", KEEL_OPTION(stochastic_rounding), kAny,
+       "Round bf16 weights up or down at random and keep no fp32 copy beside them, which spares 4 bytes each; needs "
+       "strategy bf16."},
+  };
+  return rows;
+}
 
 int index_of(std::string_view name) {
   int index = 0;
@@ -228,13 +234,13 @@ double number_of(const YamlEntry& entry) {
 // Options that may differ between groups; the rate does by lr_factor.
 bool is_for_groups(std::string_view option) {
   return option != "lr" && option != "stochastic_rounding" &&
-         std::any_of(std::begin(kOptions), std::end(kOptions),
+         std::any_of(option_rows().begin(), option_rows().end(),
                      [&](const OptionRow& row) { return row.option == option; });
 }
 
 std::string unknown_in_group(const std::string& key) {
   std::vector<std::string_view> names = {"match", "lr_factor"};
-  for (const OptionRow& row : kOptions)
+  for (const OptionRow& row : option_rows())
     if (is_for_groups(row.option)) names.push_back(row.option);
   const std::string close = nearest(key.substr(0, 64), names);
   return concat("a group has match, weight_decay, lr_factor and other options of the optimizer's, got '", key, "'",
@@ -271,7 +277,7 @@ std::vector<SchemaRow> optimizer_rows() {
   std::vector<SchemaRow> rows;
   rows.push_back(
       {"optimizer.type", optimizer_field(), optimizers().front().name, kAny, {}, kept(type_help()), "optim|name"});
-  for (const OptionRow& option : kOptions) add_rows(option, rows);
+  for (const OptionRow& option : option_rows()) add_rows(option, rows);
   rows.push_back(
       {"optimizer.groups",
        KEEL_OPTION(groups),

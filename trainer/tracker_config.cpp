@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <span>
 
 #include "keel/config/pages.h"
 #include "keel/config/schema.h"
@@ -11,26 +12,30 @@
 namespace keel {
 namespace {
 
-const KeyRow kRowsOfAll[] = {
-    {.key = "name",
-     .type = KeyType::text,
-     .standard = "\"\"",
-     .help = "What the tracker calls the run; empty: the last part of its folder."},
-    {.key = "tags",
-     .type = KeyType::texts,
-     .standard = "[]",
-     .help = "Words to find the run by, as in [team=blue, paper=2]; beside those of keel's own."},
-    {.key = "every",
-     .type = KeyType::text,
-     .standard = "0",
-     .help = "Between two records of training steps that it gets, in steps, in epochs as in 0.5 epochs, or in parts of "
-             "the run as in 10%: the first at or "
-             "behind each multiple, and the last; 0: all that log.every makes. Other records always come."},
-    {.key = "values",
-     .type = KeyType::texts,
-     .standard = "[]",
-     .help = "Names that it gets, as in [loss, lr, validation*], patterns as a shell has them; empty: all "
-             "(docs/metrics.md)."}};
+std::span<const KeyRow> rows_of_all() {
+  static const KeyRow rows[] = {
+      {.key = "name",
+       .type = KeyType::text,
+       .standard = "\"\"",
+       .help = "What the tracker calls the run; empty: the last part of its folder."},
+      {.key = "tags",
+       .type = KeyType::texts,
+       .standard = "[]",
+       .help = "Words to find the run by, as in [team=blue, paper=2]; beside those of keel's own."},
+      {.key = "every",
+       .type = KeyType::text,
+       .standard = "0",
+       .help =
+           "Between two records of training steps that it gets, in steps, in epochs as in 0.5 epochs, or in parts of "
+           "the run as in 10%: the first at or "
+           "behind each multiple, and the last; 0: all that log.every makes. Other records always come."},
+      {.key = "values",
+       .type = KeyType::texts,
+       .standard = "[]",
+       .help = "Names that it gets, as in [loss, lr, validation*], patterns as a shell has them; empty: all "
+               "(docs/metrics.md)."}};
+  return rows;
+}
 
 std::pair<std::string, std::string> tag_of(const std::string& text) {
   const std::size_t equals = text.find('=');
@@ -128,7 +133,7 @@ const TypedList& tracker_types() {
     TypedList list;
     for (const TrackerEntry& entry : trackers()) {
       std::vector<KeyRow> rows = entry.rows;
-      rows.insert(rows.end(), std::begin(kRowsOfAll), std::end(kRowsOfAll));
+      rows.insert(rows.end(), rows_of_all().begin(), rows_of_all().end());
       list.add(entry.name, rows);
     }
     return list;

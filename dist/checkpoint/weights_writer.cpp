@@ -13,14 +13,14 @@ namespace keel {
 namespace {
 
 // As in a rank's own file of weights, so that both are the same bytes.
-const Metadata kWeightsMetadata = {{"format", "keel"}};
+Metadata weights_metadata() { return {{"format", "keel"}}; }
 
 SafetensorsLayout lay_out_weights(std::vector<SafetensorsEntry> tensors, const Metadata& metadata) {
   return lay_out_safetensors(std::move(tensors), metadata, SafetensorsOrder::sorted, kPageBytes);
 }
 
 WrittenTensors by_their_own_names(const Manifest& manifest, std::string_view section) {
-  WrittenTensors written{.tensors = {}, .metadata = kWeightsMetadata};
+  WrittenTensors written{.tensors = {}, .metadata = weights_metadata()};
   for (const StoredTensor& tensor : manifest.tensors)
     if (tensor.section == section) written.tensors.push_back({tensor.name, tensor.name, tensor.shape});
   return written;

@@ -63,6 +63,18 @@ foreach(way IN LISTS ways)
   run("${folder}/by_pkg_config")
 endforeach()
 
+# An emulator of a processor may lack instructions of the build: the first call says so.
+find_program(VALGRIND valgrind)
+if(VALGRIND)
+  execute_process(COMMAND "${VALGRIND}" -q --tool=none "${folder}/build/c_code" OUTPUT_VARIABLE said ERROR_VARIABLE also
+    RESULT_VARIABLE status)
+  if(NOT status EQUAL 0 AND NOT (status EQUAL 1 AND said MATCHES "^keel_settings_create: this build "))
+    message(FATAL_ERROR "under valgrind it ended with ${status}: ${said} ${also}")
+  endif()
+else()
+  message(STATUS "left out: a code in C under valgrind, which is not here")
+endif()
+
 # Of an installation nothing is left but what others have put there. The list is made here, since tests beside this one
 # install from the same build folder.
 run("${CMAKE_COMMAND}" --build "${BUILD}" --target uninstall -- -n)
