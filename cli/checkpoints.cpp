@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <iostream>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -79,6 +80,12 @@ void print(const CheckpointList& list, const CheckpointsArguments& arguments) {
   else std::cout << table_of(list, arguments);
   for (const ListedCheckpoint& each : list.checkpoints)
     if (!each.damage.empty()) std::cout << "step " << each.step << ": " << printable(each.damage) << '\n';
+  std::set<std::string> unknown;
+  for (const ListedCheckpoint& each : list.checkpoints)
+    if (!each.unknown.empty() && unknown.insert(each.unknown).second)
+      std::cout
+          << "of " << printable(each.unknown)
+          << ", which this program does not have: it reads the weights, and the program that trained them goes on\n";
   if (!list.latest_damage.empty()) std::cout << printable(list.latest_damage) << '\n';
   if (!list.checkpoints.empty() && list.next() == nullptr) std::cout << "no checkpoint is whole\n";
   if (!list.checkpoints.empty() && !arguments.verify)
@@ -103,6 +110,7 @@ void write_json(const CheckpointList& list, const CheckpointsArguments& argument
                   {"written", fmt::format("{:%FT%TZ}", fmt::gmtime(static_cast<std::time_t>(each.written)))},
                   {"valid", each.damage.empty()}};
     if (!each.damage.empty()) entry["damage"] = each.damage;
+    if (!each.unknown.empty()) entry["unknown"] = each.unknown;
     json["checkpoints"].push_back(std::move(entry));
   }
   write_text_file(arguments.json, json.dump(2, BadUtf8::replace) + '\n');

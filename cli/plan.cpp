@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "keel/runtime/file.h"
 #include "keel/runtime/json.h"
 #include "keel/runtime/memory_limit.h"
+#include "keel/runtime/printable.h"
 #include "keel/trainer/config.h"
 #include "keel/trainer/make_task.h"
 #include "keel/trainer/run_plan.h"
@@ -324,6 +326,25 @@ void write_traces(const std::string& folder, const Config& config, int ranks, Ta
                     to_chakra(trace_run(config, task, ranks, rank), ranks, rank).dump(1) + "\n");
 }
 
+// With the run that the folder holds, if any. One that cannot be planned is left out, and why is told, unless it is
+// needed.
+std::optional<Comparison> compare_with_run(const std::string& folder, bool is_needed) {
+  try {
+    auto found = read_measured_run(folder, program_keys());
+    if (!found) return std::nullopt;
+    assume_precision(found->config);
+    // A run on a processor has offloaded nothing, whatever its strategy is called.
+    const RankPlan plan = plan_run(found->config, *make_task(found->config), found->ranks, !found->on_device);
+    return Comparison{std::move(*found), plan};
+  } catch (const Error& error) {
+    if (is_needed) throw;
+    const std::string why = error.what();
+    std::cerr << concat("keel: warning: not compared with the run in '", printable(folder),
+                        "': ", printable(why.substr(0, why.find('\n'))), '\n');
+    return std::nullopt;
+  }
+}
+
 void run(PlanArguments arguments) {
   const int ranks = arguments.ranks;
   KEEL_CHECK(arguments.trace.empty() || ranks <= kMostTraces, "--trace writes a file for each rank, of ", kMostTraces,
@@ -337,13 +358,7 @@ void run(PlanArguments arguments) {
   const StackModels models(*task);
   const ModelSize size = measure_model(models);
   const std::vector<Row> rows = plan_rows(config, models, ranks, arguments.strategy.empty());
-  std::optional<Comparison> measured;
-  if (auto found = read_measured_run(config.run, program_keys())) {
-    assume_precision(found->config);
-    // A run on a processor has offloaded nothing, whatever its strategy is called.
-    const RankPlan plan = plan_run(found->config, *make_task(found->config), found->ranks, !found->on_device);
-    measured = Comparison{std::move(*found), plan};
-  }
+  const std::optional<Comparison> measured = compare_with_run(config.run, !arguments.predict.empty());
   const std::vector<StepPrediction> predictions = predict(arguments, config, models, measured);
   if (!arguments.trace.empty()) write_traces(arguments.trace, config, ranks, *task);
   if (arguments.json) return print_json(config, size, ranks, rows, measured, predictions);

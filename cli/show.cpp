@@ -10,6 +10,7 @@
 #include "commands.h"
 #include "common_options.h"
 #include "keel/runtime/file.h"
+#include "keel/trainer/config_keys.h"
 #include "keel/trainer/make_task.h"
 #include "keel/trainer/run_folder.h"
 #include "keel/trainer/run_plan.h"
@@ -96,9 +97,6 @@ Json plan_json(const MemoryPlan& memory) {
 
 void run(const ShowArguments& arguments) {
   const StepRecord record = read_step(arguments.run, arguments.step);
-  Config config = load_config(program_keys(), RunFolder(arguments.run).config());
-  assume_precision(config);
-  const auto task = make_task(config);
   const int ranks = record.began;
 
   Json told = Json::array();
@@ -108,6 +106,11 @@ void run(const ShowArguments& arguments) {
     std::cout << Json{{"step", record.step}, {"began", record.began}, {"ranks", told}}.dump(2) << '\n';
     return;
   }
+  const std::string file = RunFolder(arguments.run).config();
+  check_is_known(*program_keys(), read_text_file(file), file);  // the page has a plan, which takes both
+  Config config = load_config(program_keys(), file);
+  assume_precision(config);
+  const auto task = make_task(config);
   Json page = to_json(record), planned = Json::array();
   for (const RecordedRank& rank : record.ranks) planned.push_back(planned_bytes(config, *task, ranks, rank.rank));
   page["planned"] = planned;

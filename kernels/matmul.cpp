@@ -37,7 +37,8 @@ void check_options(const Tensor& a, const MatmulOptions& options, const Dims& sh
     const Tensor& into = options.into;
     KEEL_CHECK(fits(shape, into), "matmul: the result ", shape, " does not fit into ", into);
     KEEL_CHECK(into.dtype() == a.dtype() || (into.dtype() == DType::f32 && a.dtype() != DType::f64),
-               "matmul: a product of ", a.dtype(), " is written as f32 or ", a.dtype(), ", not into ", into);
+               "matmul: a product of ", a.dtype(), " is written as ", a.dtype(),
+               size_of(a.dtype()) < size_of(DType::f32) ? " or f32" : "", ", not into ", into);
     KEEL_CHECK(into.dim(-1) <= 1 || into.stride(-1) == 1, "matmul: rows of `into` must be dense, strides are ",
                into.strides());
     KEEL_CHECK(into.context() == a.context(), "matmul: ", a, " and `into` ", into, " belong to different contexts");

@@ -199,12 +199,16 @@ StepCurves scaled(const StepCurves& curves, double factor) {
   return all;
 }
 
+PrecisionPolicy precision_policy(const Config& config) {
+  PrecisionPolicy policy = PrecisionPolicy::of(dtype_of(config.strategy.precision));
+  if (const auto gradient = dtype_of(config.sharding.gradient)) policy.gradient = *gradient;
+  return policy;
+}
+
 ShardedOptions engine_options(const Config& config, std::int64_t micro_batches, Module& model) {
-  const ShardingConfig& sharding = config.sharding;
   ShardedOptions options;
   take_engine_options(config, options);
-  options.policy = PrecisionPolicy::of(dtype_of(config.strategy.precision));
-  if (const auto gradient = dtype_of(sharding.gradient)) options.policy.gradient = *gradient;
+  options.policy = precision_policy(config);
   options.micro_batches = micro_batches;
   options.groups = make_groups(config, model);
   options.sharding.stage = stage_number(config.strategy.stage);

@@ -42,7 +42,9 @@ StepCurves make_curves(const LearningRate& rates, std::int64_t done, const Conte
 // With so many times the rates. Waits for the device.
 StepCurves scaled(const StepCurves& curves, double factor);
 
-// `config.strategy.precision` must have been decided. The model's embeddings keep their states in full precision.
+// Numbers of parameters and of gradients' sums. `config.strategy.precision` must have been decided.
+PrecisionPolicy precision_policy(const Config& config);
+// Likewise. The model's embeddings keep their states in full precision.
 ShardedOptions engine_options(const Config& config, std::int64_t micro_batches, Module& model);
 
 // What whole gradients cost that stages 2 and 3 keep until a step's last micro-batch; empty: they keep none.

@@ -71,6 +71,7 @@ Opened open(const std::string& path, const std::shared_ptr<const ConfigKeys>& ke
     opened.listed.step = checkpoint.state.step;
     opened.listed.files = static_cast<int>(checkpoint.manifest.files.size());
     opened.listed.ranks = writers_of(checkpoint.manifest);
+    opened.listed.unknown = unknown_part(*keys, checkpoint.state.config);
     opened.manifest = std::move(checkpoint.manifest);
   } catch (const Error& error) { opened.listed.damage = error.what(); }
   return opened;
@@ -113,9 +114,8 @@ Checkpoint open_checkpoint_of_run(const std::string& path, const std::shared_ptr
   const std::optional<std::int64_t> named = RunFolder::step_named(path);
   KEEL_CHECK(!named || *named == checkpoint.state.step, "'", path, "' holds step ", checkpoint.state.step,
              ", not the step of its name; give it a name without a step, or its own again");
-  if (is_of_own_loop(checkpoint)) return checkpoint;
-  check_is_known(*keys, checkpoint.state.config, path);
-  parse_config(keys, checkpoint.state.config, path);
+  const std::string& config = checkpoint.state.config;
+  if (!is_of_own_loop(checkpoint) && unknown_part(*keys, config).empty()) parse_config(keys, config, path);
   return checkpoint;
 }
 
@@ -155,8 +155,6 @@ std::optional<Checkpoint> newest_checkpoint(const RunFolder& folder,
   for (const std::int64_t step : steps) {
     try {
       return open_checkpoint_of_run(folder.checkpoint(step), keys);
-    } catch (const UnknownTask&) {  // that is nothing of the checkpoint's
-      throw;
     } catch (const Error& error) {
       complain(concat("the checkpoint of step ", step, " is not usable: ", error.what()));
     }

@@ -16,8 +16,8 @@
 
 namespace keel {
 
-// As open_checkpoint(), and its configuration, if it has one, can be read by these keys, and a step in its name is its
-// own.
+// As open_checkpoint(), and its configuration, if it has one, can be read by these keys or is of a task or strategy
+// that they do not have, and a step in its name is its own.
 Checkpoint open_checkpoint_of_run(const std::string& path, const std::shared_ptr<const ConfigKeys>& keys = keel_keys());
 
 // The newest one of fewer steps than `below` that can be opened, if any. What is wrong with later ones is told to
@@ -52,6 +52,7 @@ struct ListedCheckpoint {
   int ranks = 0;             // that have written a file of weights
   std::int64_t written = 0;  // seconds since 1970
   std::string damage;        // why it cannot be gone on from; empty: it can
+  std::string unknown;       // "the task 'fit'", which only the program that trained it has, and goes on with
 };
 
 struct CheckpointList {

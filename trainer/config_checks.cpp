@@ -9,6 +9,7 @@
 #include "keel/dist/parallel/engine_rules.h"
 #include "keel/kernels/update.h"
 #include "keel/optim/catalog.h"
+#include "keel/trainer/assembly.h"
 #include "keel/trainer/config_keys.h"
 #include "keel/trainer/config_resolver.h"
 #include "keel/trainer/learning_rate.h"
@@ -51,6 +52,9 @@ void ConfigResolver::check_strategy() {
   const bool is_precision = strategy.precision == Strategy::Precision::fp8 && find("precision") != nullptr;
   require(missing.empty(), {"strategy", "precision"}, missing, ErrorKind::unsupported,
           is_precision ? "precision" : "strategy");
+  if (!missing.empty() || strategy.precision == Strategy::Precision::automatic) return;
+  const std::string conflict = conflict_of_gradients(precision_policy(config_));
+  require(conflict.empty(), {"sharding.gradient", "strategy", "precision"}, conflict, ErrorKind::unsupported);
 }
 
 // What does not fit together is reported where the key, or else one that it depends on, was last given.

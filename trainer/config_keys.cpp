@@ -1,11 +1,13 @@
 #include "keel/trainer/config_keys.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "keel/config/resolver.h"
 #include "keel/config/values.h"
 #include "keel/runtime/error.h"
 #include "keel/runtime/processor.h"
+#include "keel/trainer/config.h"
 #include "keel/trainer/schema_rows.h"
 
 namespace keel {
@@ -83,6 +85,24 @@ std::vector<StrategyEntry> all_strategies(std::span<const StrategyEntry> own) {
   return all;
 }
 
+std::optional<std::string> unknown_task(const ConfigKeys& keys, std::string_view yaml) {
+  const std::optional<std::string> task = written_value(yaml, {}, "task.type");
+  return task.value_or("").empty() || keys.tasks().find(*task) != nullptr ? std::nullopt : task;
+}
+
+std::optional<std::string> unknown_strategy(const ConfigKeys& keys, std::string_view yaml) {
+  const std::optional<std::string> strategy = written_value(yaml, {}, "outer.type");
+  const bool is_known = strategy.value_or("none") == "none" || find_strategy(keys.strategies(), *strategy) != nullptr;
+  return is_known ? std::nullopt : strategy;
+}
+
+template <class Entries>
+std::string known_names(const Entries& entries) {
+  std::string names;
+  for (const auto& each : entries) names += concat(names.empty() ? "" : ", ", each.name);
+  return names;
+}
+
 }  // namespace
 
 ConfigKeys::ConfigKeys(std::span<const TaskEntry> own, std::span<const StrategyEntry> strategies)
@@ -112,18 +132,28 @@ const std::shared_ptr<const ConfigKeys>& keel_keys() {
   return keys;
 }
 
+std::string unknown_part(const ConfigKeys& keys, std::string_view yaml) {
+  if (const auto task = unknown_task(keys, yaml)) return concat("the task '", *task, "'");
+  if (const auto strategy = unknown_strategy(keys, yaml))
+    return concat("the strategy of communication '", *strategy, "'");
+  return "";
+}
+
 void check_is_known(const ConfigKeys& keys, std::string_view yaml, std::string_view name) {
-  const auto refuse = [&](std::string_view what, const auto& entries) {
-    std::string known;
-    for (const auto& each : entries) known += concat(known.empty() ? "" : ", ", each.name);
-    throw UnknownTask(concat("'", name, "' is of the ", what, ", which this program does not have; it has ", known,
-                             ". Ask the program that trained it"));
-  };
-  const std::string task = written_value(yaml, {}, "task.type").value_or("");
-  if (!task.empty() && keys.tasks().find(task) == nullptr) refuse(concat("task '", task, "'"), keys.tasks().entries());
-  const std::string strategy = written_value(yaml, {}, "outer.type").value_or("none");
-  if (strategy != "none" && find_strategy(keys.strategies(), strategy) == nullptr)
-    refuse(concat("strategy of communication '", strategy, "'"), keys.strategies());
+  const std::string part = unknown_part(keys, yaml);
+  if (part.empty()) return;
+  const std::string known =
+      unknown_task(keys, yaml) ? known_names(keys.tasks().entries()) : known_names(keys.strategies());
+  throw UnknownTask(concat("'", name, "' is of ", part, ", which this program does not have; it has ", known,
+                           ". Ask the program that trained it"));
+}
+
+Config parse_stored_config(const std::shared_ptr<const ConfigKeys>& keys, std::string_view yaml, std::string_view name,
+                           const std::vector<std::string>& overrides, std::vector<std::string>* notes) {
+  if (unknown_task(*keys, yaml)) check_is_known(*keys, yaml, name);
+  std::vector<std::string> all = overrides;
+  if (unknown_strategy(*keys, yaml)) all.insert(all.begin(), "outer={type: none}");
+  return parse_config(keys, yaml, name, all, "command line", notes);
 }
 
 }  // namespace keel

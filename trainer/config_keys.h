@@ -16,6 +16,8 @@
 
 namespace keel {
 
+struct Config;
+
 class ConfigKeys {
  public:
   // With keel's tasks and strategies of communication, and these. An Error lists everything that is wrong with them.
@@ -39,7 +41,15 @@ class UnknownTask : public Error {
   using Error::Error;
 };
 
-// For texts that a run has stored, which one of `name` holds: throws UnknownTask.
+// For texts that a run has stored, which one of `name` holds, and that training is to go on with: throws UnknownTask.
 void check_is_known(const ConfigKeys& keys, std::string_view yaml, std::string_view name);
+// "the task 'fit'", of those of which the program does not have one; empty: it has both.
+std::string unknown_part(const ConfigKeys& keys, std::string_view yaml);
+
+// Such a text for whoever does not train on with it, where `name` and `overrides` are those of parse_config(). A
+// strategy of communication that the program does not have is left out, as weights do not depend on it; a task that it
+// does not have throws UnknownTask.
+Config parse_stored_config(const std::shared_ptr<const ConfigKeys>& keys, std::string_view yaml, std::string_view name,
+                           const std::vector<std::string>& overrides = {}, std::vector<std::string>* notes = nullptr);
 
 }  // namespace keel

@@ -38,7 +38,7 @@ ShardedOptions answering_options(const Config& config, Module& model, int ranks)
   measured.optimizer.groups.clear();                                // they name parameters of the model that is trained
   const ShardedOptions trained = engine_options(measured, 1, model);
   ShardedOptions options;
-  options.policy = trained.policy;
+  options.policy = PrecisionPolicy::of(trained.policy.parameter);
   options.seed = trained.seed;
   options.sharding = trained.sharding;
   options.sharding.offload_optimizer = options.sharding.offload_gradients = Residence::device;

@@ -30,7 +30,7 @@ std::vector<HubTensor> with_each_place(const std::vector<HubTensor>& tensors) {
 HubForm hub_form_of(const Checkpoint& checkpoint, const std::string& run, const std::string& model, HubFormat format,
                     DType dtype, const std::shared_ptr<const ConfigKeys>& keys) {
   check_has_configuration(checkpoint);
-  const Config config = parse_config(keys, checkpoint.state.config, checkpoint.path);
+  const Config config = parse_stored_config(keys, checkpoint.state.config, checkpoint.path);
   const std::unique_ptr<TaskBase> task = make_task(config, Context::create({.threads = 1}), run);
   const StackModels models(*task);
   const auto trained = models.trained();

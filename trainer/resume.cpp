@@ -44,7 +44,7 @@ Checkpoint open_path(const std::string& path, const Config& config, TrainObserve
 
 // The configuration of the run that wrote the checkpoint, with lengths in steps of the data that there is now.
 Config config_of(const Checkpoint& resume, const Config& config) {
-  Config before = parse_config(config.keys, resume.state.config, resume.path);
+  Config before = parse_stored_config(config.keys, resume.state.config, resume.path);
   if (before.epochs > 0 && config.epoch_steps > 0) measure_lengths(before, config.epoch_steps, BatchSource::kEndless);
   return before;
 }
@@ -158,6 +158,7 @@ std::optional<Checkpoint> look_for_resume(const Config& config, const RunFolder&
   }
   if (!resume) return std::nullopt;
   check_has_configuration(*resume);
+  check_is_known(*config.keys, resume->state.config, resume->path);
   if (promoted) resume->hosts = promoted->hosts;
   check_same_model(*resume, config);
   check_same_states(*resume, config);

@@ -7,6 +7,7 @@
 #include "keel/dist/comm/exchange.h"
 #include "keel/runtime/file.h"
 #include "keel/trainer/checkpoint_list.h"
+#include "keel/trainer/config_keys.h"
 
 namespace keel {
 namespace {
@@ -42,10 +43,14 @@ std::optional<Promotion> promote_newest_copy(const RunFolder& folder, const std:
   const std::string session = noted_session(folder, ranks);
   if (session.empty()) return std::nullopt;
   std::int64_t above = -1;
-  if (ranks.rank() == 0)
-    if (const auto newest = newest_checkpoint(
-            folder, [](std::string_view) {}, below, keys))
-      above = newest->state.step;
+  together(ranks, [&] {
+    if (ranks.rank() != 0) return;
+    const auto newest = newest_checkpoint(
+        folder, [](std::string_view) {}, below, keys);
+    if (!newest) return;
+    check_is_known(*keys, newest->state.config, newest->path);
+    above = newest->state.step;
+  });
   above = gather_values(ranks, above).front();
   const std::optional<Promotion> made = promote_copy(
       copies_of(folder, session, ranks), ranks, above, copies_below,

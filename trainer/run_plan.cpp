@@ -6,7 +6,9 @@
 #include "keel/data/divide_rows.h"
 #include "keel/dist/checkpoint/memory_copies.h"
 #include "keel/optim/catalog.h"
+#include "keel/runtime/file.h"
 #include "keel/runtime/json.h"
+#include "keel/trainer/config_keys.h"
 #include "keel/trainer/metrics.h"
 #include "keel/trainer/run_folder.h"
 #include "keel/trainer/stack.h"
@@ -135,6 +137,7 @@ std::optional<MeasuredRun> read_measured_run(const std::string& path, const std:
     run.host_buckets = later("peak_host_bucket_bytes");
   }
   if (!ended) return std::nullopt;
+  check_is_known(*keys, read_text_file(folder.config()), folder.config());
   run.config = load_config(keys, folder.config());
   run.on_device = ran_on_device(path);
   const bool evaluates_once = !find_optimizer(run.config.optimizer.type).requirements.closure;

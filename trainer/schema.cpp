@@ -249,7 +249,9 @@ std::vector<SchemaRow> own_rows() {
        "bits; the others round partial sums. `keel comm --help` says what each does, `keel compare` what it costs."},
       engine_rows("sharding.wire").front(),
       {"sharding.gradient", choice(KEEL_AT(sharding.gradient), "auto|fp32|bf16|fp16"), "auto", kAny, kAlways,
-       "Numbers in which the gradients of several micro-batches are summed; auto: fp32.", "grad_accum_dtype"},
+       "Numbers in which the gradients of several micro-batches are summed: fp32, or those of the strategy; auto: "
+       "fp32.",
+       "grad_accum_dtype"},
       {"sharding.order", choice(KEEL_AT(sharding.order), "written|fast"), "written", kAny, kAlways,
        "In which order gradients are summed; written: by rank, so that all strategies give the same bits; fast: NCCL's "
        "own "

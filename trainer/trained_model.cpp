@@ -65,8 +65,7 @@ Checkpoint TrainedModel::find_exported() const {
   Checkpoint found;
   found.path = source_.path;
   found.state.config = read_text_file(folder.config());
-  check_is_known(*source_.keys, found.state.config, folder.config());
-  const Config config = parse_config(source_.keys, found.state.config, folder.config());
+  const Config config = parse_stored_config(source_.keys, found.state.config, folder.config());
   ManifestJoin models;
   for (const std::string& name : source_.keys->tasks().find(config.task)->model_names()) {
     KEEL_CHECK(std::filesystem::exists(folder.model(name)), "'", source_.path,
@@ -118,11 +117,12 @@ void TrainedModel::open() {
   if (!is_published_) run_ = RunFolder::is_run(source_.path) ? source_.path : RunFolder::around(checkpoint_.path);
   const std::string name = source_.is_exported && !is_published_ ? RunFolder(source_.path).config() : checkpoint_.path;
   check_has_configuration(checkpoint_);
-  Config before = parse_config(source_.keys, checkpoint_.state.config, name);
+  Config before = parse_stored_config(source_.keys, checkpoint_.state.config, name);
   if (is_exported) before.strategy.precision = Strategy::Precision::fp32;
-  std::vector<std::string> changes = source_.changes, notes;
+  std::vector<std::string> changes = {"sharding.gradient=auto"}, notes;  // there are none, in whatever numbers
+  changes.insert(changes.end(), source_.changes.begin(), source_.changes.end());
   if (!source_.strategy.empty()) changes.push_back(strategy_change(source_.strategy, before));
-  config_ = parse_config(source_.keys, checkpoint_.state.config, name, changes, "command line", &notes);
+  config_ = parse_stored_config(source_.keys, checkpoint_.state.config, name, changes, &notes);
   const bool says_precision = !is_exported && config_.strategy.precision != Strategy::Precision::automatic;
   if (source_.strategy.empty() && !says_precision) config_.strategy.precision = before.strategy.precision;
   if (is_exported) {

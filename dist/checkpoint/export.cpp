@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -31,13 +32,16 @@ void link_file(const std::string& source, const std::string& target) {
   throw Error(concat("cannot write '", target, "': ", code.message()), ErrorKind::io);
 }
 
+void write_whole(const WeightsWriter& writer, const std::string& target) {
+  writer.verify();
+  writer.write(target, writer.tensors());
+}
+
 }  // namespace
 
 void export_weights(const std::string& folder, const Manifest& manifest, const std::string& target, DType dtype,
                     const std::function<void(std::uint64_t bytes)>& progress, std::string_view section) {
-  const WeightsWriter writer(folder, manifest, section, dtype, progress);
-  writer.verify();
-  writer.write(target, writer.tensors());
+  write_whole(WeightsWriter(folder, manifest, section, dtype, progress), target);
 }
 
 void publish_weights(const std::string& folder, const std::string& target, std::string_view section) {
@@ -48,7 +52,7 @@ void publish_weights(const std::string& folder, const std::string& target, std::
         std::find(files.begin(), files.end(), extent.file) == files.end())
       files.push_back(extent.file);
   if (files.size() == 1) link_file(concat(folder, '/', manifest.files[files.front()].name), target);
-  else export_weights(folder, manifest, target, DType::f32, {}, section);
+  else write_whole(WeightsWriter(folder, manifest, section, std::nullopt, {}), target);
 }
 
 std::map<std::string, std::string> weights_in(const Manifest& manifest) {

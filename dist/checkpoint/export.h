@@ -28,7 +28,7 @@ void export_weights(const std::string& folder, const Manifest& manifest, const s
                     std::string_view section = "weights");
 
 // Makes `target` a second name of the weights where they lie in one file that other programs can read as well, in one
-// step; else as export_weights().
+// step; else as export_weights(), with the bytes that one rank would have written: each tensor in its own dtype.
 void publish_weights(const std::string& folder, const std::string& target, std::string_view section = "weights");
 
 // The models whose weights a checkpoint has, by name ("": the only one), and the sections of them.

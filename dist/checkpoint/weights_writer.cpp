@@ -35,19 +35,19 @@ void read_numbers(const Read& read) {
 
 }  // namespace
 
-WeightsWriter::WeightsWriter(const std::string& folder, const Manifest& manifest, std::string_view section, DType dtype,
-                             std::function<void(std::uint64_t bytes)> progress)
+WeightsWriter::WeightsWriter(const std::string& folder, const Manifest& manifest, std::string_view section,
+                             std::optional<DType> dtype, std::function<void(std::uint64_t bytes)> progress)
     : WeightsWriter(folder, manifest, section, dtype, std::move(progress), by_their_own_names(manifest, section)) {}
 
-WeightsWriter::WeightsWriter(const std::string& folder, const Manifest& manifest, std::string_view section, DType dtype,
-                             std::function<void(std::uint64_t bytes)> progress, WrittenTensors written)
+WeightsWriter::WeightsWriter(const std::string& folder, const Manifest& manifest, std::string_view section,
+                             std::optional<DType> dtype, std::function<void(std::uint64_t bytes)> progress,
+                             WrittenTensors written)
     : section_(section),
-      dtype_(dtype),
       has_hashes_(manifest.has_hashes),
       progress_(std::move(progress)),
       reader_(folder, manifest),
       metadata_(std::move(written.metadata)) {
-  KEEL_CHECK(is_floating(dtype), "weights cannot be written as ", dtype);
+  KEEL_CHECK(is_floating(dtype.value_or(DType::f32)), "weights cannot be written as ", *dtype);
   std::map<std::string_view, const StoredTensor*> stored;
   for (const StoredTensor& tensor : manifest.tensors)
     if (tensor.section == section) stored.emplace(tensor.name, &tensor);
@@ -57,8 +57,8 @@ WeightsWriter::WeightsWriter(const std::string& folder, const Manifest& manifest
       KEEL_CHECK(found != stored.end(), "'", folder, "' has no weights of ", parameter);
       return found->second;
     };
-    tensors_.push_back({tensor.name, dtype, tensor.shape});
     Source source{tensor, find(tensor.parameter)};
+    tensors_.push_back({tensor.name, dtype.value_or(source.stored->dtype), tensor.shape});
     if (tensor.low_rank) {
       source.a = find(tensor.low_rank->a)->shape;
       source.b = find(tensor.low_rank->b)->shape;
@@ -134,11 +134,11 @@ void WeightsWriter::write(const std::string& target, std::vector<SafetensorsEntr
   file.write(layout.head);
   for (const SafetensorsEntry& entry : layout.entries) {
     const Source& source = sources_.at(entry.name);
-    const DType before = source.stored->dtype;
+    const DType before = source.stored->dtype, dtype = entry.dtype;
     const std::int64_t step = step_of(source);
     const Factors factors = read_factors(source, host);
     for (std::int64_t begin = 0, all = product(entry.shape); begin < all; begin += step) {
-      const Tensor values = empty(host, {std::min(step, all - begin)}, dtype_, Purpose::workspace);
+      const Tensor values = empty(host, {std::min(step, all - begin)}, dtype, Purpose::workspace);
       if (factors.a.defined()) {
         const Tensor sum = empty(host, values.shape(), DType::f32, Purpose::workspace);
         read(source, begin, sum);
@@ -147,10 +147,9 @@ void WeightsWriter::write(const std::string& target, std::vector<SafetensorsEntr
       } else {
         read(source, begin, values);
       }
-      KEEL_CHECK((dtype_ == before && !factors.a.defined()) || size_of(dtype_) > size_of(before) ||
-                     kernels::all_finite(values),
-                 "'", entry.name, "' has numbers that are not finite as ", dtype_, "; ", before,
-                 " keeps them as they are");
+      KEEL_CHECK(
+          (dtype == before && !factors.a.defined()) || size_of(dtype) > size_of(before) || kernels::all_finite(values),
+          "'", entry.name, "' has numbers that are not finite as ", dtype, "; ", before, " keeps them as they are");
       file.write({values.raw(), values.bytes()});
       if (progress_) progress_(values.bytes());
     }

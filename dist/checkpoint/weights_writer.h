@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,15 +22,16 @@ struct WrittenTensors {
   Metadata metadata = {};
 };
 
-// One section of a checkpoint, in `dtype`. Memory: a few extents. The manifest must outlive it.
+// One section of a checkpoint, in `dtype`, or without one in those that it has there. Memory: a few extents. The
+// manifest must outlive it.
 class WeightsWriter {
  public:
   // Every tensor of the section by its own name.
-  WeightsWriter(const std::string& folder, const Manifest& manifest, std::string_view section, DType dtype,
-                std::function<void(std::uint64_t bytes)> progress);
+  WeightsWriter(const std::string& folder, const Manifest& manifest, std::string_view section,
+                std::optional<DType> dtype, std::function<void(std::uint64_t bytes)> progress);
   // A tensor that has no numbers in the section, or of another shape, is an Error.
-  WeightsWriter(const std::string& folder, const Manifest& manifest, std::string_view section, DType dtype,
-                std::function<void(std::uint64_t bytes)> progress, WrittenTensors written);
+  WeightsWriter(const std::string& folder, const Manifest& manifest, std::string_view section,
+                std::optional<DType> dtype, std::function<void(std::uint64_t bytes)> progress, WrittenTensors written);
 
   // All of them, in the order of safetensors files.
   const std::vector<SafetensorsEntry>& tensors() const { return tensors_; }
@@ -56,7 +58,6 @@ class WeightsWriter {
   static void add_product(const Source& source, const Factors& factors, std::int64_t begin, const Tensor& values);
 
   std::string section_;
-  DType dtype_;
   bool has_hashes_;
   std::function<void(std::uint64_t bytes)> progress_;
   ExtentReader reader_;

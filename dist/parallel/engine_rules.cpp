@@ -103,6 +103,14 @@ std::vector<VirtualRankConflict> conflicts_of_virtual_ranks(const ShardedOptions
   return conflicts;
 }
 
+std::string conflict_of_gradients(const PrecisionPolicy& policy) {
+  if (policy.gradient == policy.parameter || policy.gradient == policy.master_dtype()) return "";
+  const bool is_wide = policy.parameter == policy.master_dtype();
+  return concat("backward computes in ", policy.parameter, ", and adds gradients up in ", policy.parameter,
+                is_wide ? "" : concat(" or ", policy.master_dtype()), ", not in ", policy.gradient,
+                "; leave it out, or compute in ", policy.gradient);
+}
+
 bool is_number_of_virtual_ranks(int number) {
   return number == 0 || (number > 0 && std::has_single_bit(static_cast<unsigned>(number)));
 }
@@ -138,6 +146,8 @@ void check_gradients(std::span<const FlatBuffer> layout, const Optimizer& optimi
 void check_engine(std::span<const FlatBuffer> layout, const ShardedOptions& options, const Optimizer& optimizer,
                   int ranks, bool on_host) {
   check_ranks(options, optimizer.requirements(), ranks);
+  if (const std::string conflict = conflict_of_gradients(options.policy); !conflict.empty())
+    throw Error(concat("sharding.gradient: ", conflict), ErrorKind::unsupported);
   KEEL_CHECK(
       !options.strategy || options.sharding.group > 0 || ranks == 1,
       "a strategy of communication is for groups of ranks; set sharding.group to the ranks of a group, 1 at least");

@@ -28,6 +28,9 @@ struct VirtualRankConflict {
 std::vector<VirtualRankConflict> conflicts_of_virtual_ranks(const ShardedOptions& options,
                                                             const SettledRequirements& optimizer);
 
+// Why gradients of such parameters are not added up in such numbers, and what to do about it; empty: they are.
+std::string conflict_of_gradients(const PrecisionPolicy& policy);
+
 // Whether a binary tree is over so many virtual ranks: 1, 2, 4, 8 ...; or 0, for none.
 bool is_number_of_virtual_ranks(int number);
 

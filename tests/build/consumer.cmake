@@ -137,6 +137,11 @@ kill_when_saved(elastic-resumed ${elastic} launch -N 4 --threads --strat zero3 $
 run(${elastic} launch -N 4 --threads --strat zero3 ${elastically} "run=${folder}/elastic-resumed" resume=auto)
 same_weights(elastic-resumed elastic-ddp)
 run(${elastic} plan ${elastically} -N 4)
+# keel itself has no such strategy, and reads what was trained.
+run("${folder}/prefix/bin/keel" checkpoints "${folder}/elastic-zero3" --verify)
+run("${folder}/prefix/bin/keel" get "${folder}/elastic-zero3" --out "${folder}/elastic.safetensors")
+run("${folder}/prefix/bin/keel" evaluate "${folder}/elastic-zero3" --strat zero2 -N 2 --threads)
+run("${folder}/prefix/bin/keel" plan "${SOURCE}/examples/addition.yaml" -N 4 "run=${folder}/elastic-zero3")
 run(${elastic} compare ${elastically} -N 4 --steps 3 --repeats 1 --strategies ddp-fp32,zero2-fp32)
 # Two models that play against each other make points on a ring, and go on in another stage. In four runs the points lay
 # 0.014 to 0.053 from the ring and covered 0.86 to 0.97 of it.

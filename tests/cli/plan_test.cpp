@@ -108,6 +108,31 @@ TEST(PlanCommand, PutsWhatARunMeasuredBesideItsPlan) {
     EXPECT_NE(text.out.find(words), std::string::npos) << words << "\n" << text.out;
 }
 
+TEST(PlanCommand, LeavesARunOutThatItCannotReadAndSaysWhy) {
+  const Sandbox sandbox;
+  ASSERT_EQ(sandbox.keel("train text.yaml run=mine").code, 0);
+  ASSERT_TRUE(plan_of(sandbox, "text.yaml run=mine").contains("run"));
+  const std::string config = sandbox.read("mine/config.yaml"), none = "type: none";
+  const std::size_t place = config.find(none, config.find("\nouter:"));
+  ASSERT_NE(place, std::string::npos);
+  sandbox.write("mine/config.yaml",
+                config.substr(0, place) + "type: elastic\n  part: 0.2" + config.substr(place + none.size()));
+  const Outcome outcome = sandbox.keel("plan text.yaml run=mine -N 4 outer.type=diloco");
+  EXPECT_EQ(outcome.code, 0);
+  EXPECT_EQ(
+      outcome.err,
+      "keel: warning: not compared with the run in 'mine': 'mine/config.yaml' is of the strategy of communication "
+      "'elastic', which this program does not have; it has local_sgd, diloco, streaming_diloco, sparse_loco, "
+      "demo. Ask the program that trained it\n");
+  EXPECT_EQ(outcome.out, sandbox.keel("plan text.yaml run=none -N 4 outer.type=diloco").out);
+  EXPECT_FALSE(plan_of(sandbox, "text.yaml run=mine").contains("run"));
+  // A prediction is made from it.
+  const Outcome predicted = sandbox.keel("plan text.yaml run=mine --predict 8 --from x.json");
+  EXPECT_EQ(predicted.code, 2);
+  EXPECT_NE(predicted.err.find("keel: error: 'mine/config.yaml' is of the strategy"), std::string::npos)
+      << predicted.err;
+}
+
 TEST(PlanCommand, CountsTheCopyOfAnAsynchronousSaveBesideWhatARunMeasured) {
   const Sandbox sandbox;
   ASSERT_EQ(sandbox.keel("train text.yaml checkpoint.async=true").code, 0);

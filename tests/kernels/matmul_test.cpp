@@ -304,7 +304,9 @@ TEST(Matmul, SaysWhatDoesNotFit) {
   });
   says("does not fit into", [&] { kernels::matmul(a, b, {.into = uniform_tensor(context, {3, 4}, 1)}); });
   says("rows of `into`", [&] { kernels::matmul(a, b, {.into = uniform_tensor(context, {5, 3}, 1).transpose(0, 1)}); });
-  says("written as f32", [&] { kernels::matmul(a, b, {.into = uniform_tensor(context, {3, 5}, 1, DType::bf16)}); });
+  says("written as f32, not into", [&] {
+    kernels::matmul(a, b, {.into = uniform_tensor(context, {3, 5}, 1, DType::bf16)});
+  });
   says("accumulate needs", [&] { kernels::matmul(a, b, {.accumulate = true}); });
   says("go together", [&] { kernels::matmul(a, b, {.epilogue = Epilogue::bias}); });
   says("bias must be",

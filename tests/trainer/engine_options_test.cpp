@@ -72,8 +72,27 @@ TEST(EngineOptions, HaveTheNumbersAndGroupsOfTheConfiguration) {
     EXPECT_EQ(made.sharding.group, 0);
     EXPECT_FALSE(made.strategy);
   }
-  for (const auto& [gradient, dtype] : {std::pair("fp32", DType::f32), {"bf16", DType::bf16}, {"fp16", DType::f16}})
-    EXPECT_EQ(options({"strategy=ddp-bf16", concat("sharding.gradient=", gradient)}).policy.gradient, dtype);
+  const std::pair<const char*, DType> numbers[] = {{"fp32", DType::f32}, {"bf16", DType::bf16}, {"fp16", DType::f16}};
+  for (const auto& [parameter, dtype] : numbers)
+    for (const auto& [gradient, sum] : numbers) {
+      const std::vector<std::string> keys = {concat("strategy=ddp-", parameter),
+                                             concat("sharding.gradient=", gradient)};
+      if (sum == dtype || sum == DType::f32) {
+        EXPECT_EQ(options(keys).policy.gradient, sum) << keys[0] << ' ' << keys[1];
+        continue;
+      }
+      const std::string told = error_of([&] { options(keys); });
+      EXPECT_EQ(told, concat("command line, '", keys[1], "': sharding.gradient: backward computes in ", dtype,
+                             ", and adds gradients up in ", dtype, dtype == DType::f32 ? "" : " or f32", ", not in ",
+                             sum, "; leave it out, or compute in ", sum));
+      ShardedOptions engine;
+      engine.policy = {.parameter = dtype, .gradient = sum};
+      EXPECT_EQ(concat("command line, '", keys[1],
+                       "': ", error_of([&] { Sharded(model, Context::create({.threads = 1}), make_sgd(), engine); })),
+                told);
+    }
+  // Where the strategy is not said, the engine is the first to know the numbers.
+  EXPECT_EQ(options({"strategy=auto", "sharding.gradient=bf16"}).policy.gradient, DType::bf16);
   EXPECT_EQ(options({"outer.type=local_sgd"}).sharding.group, 1);
   EXPECT_EQ(options({"outer.type=local_sgd", "sharding.group=3"}).sharding.group, 3);
   EXPECT_TRUE(options({"outer.type=local_sgd"}).strategy);

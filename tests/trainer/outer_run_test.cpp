@@ -2,9 +2,16 @@
 
 #include <gtest/gtest.h>
 
+#include "keel/dist/checkpoint/export.h"
 #include "keel/dist/comm/run_ranks.h"
+#include "keel/dist/strategies/outer_steps.h"
 #include "keel/runtime/file.h"
+#include "keel/trainer/checkpoint_list.h"
 #include "keel/trainer/config_keys.h"
+#include "keel/trainer/evaluate_run.h"
+#include "keel/trainer/run_plan.h"
+#include "keel/trainer/trained_model.h"
+#include "tests/error_of.h"
 #include "tests/trainer/run_support.h"
 
 namespace keel {
@@ -54,18 +61,72 @@ TEST(OuterRun, GoesOnWithOtherRanksFromTheFirstGroup) {
   }
 }
 
-// Another program's strategy, in what a run has stored.
-TEST(OuterRun, OfAStrategyThatTheProgramDoesNotHaveIsTold) {
+// Keys of a program with a strategy of its own.
+std::shared_ptr<const ConfigKeys> elastic_keys() {
+  const StrategyEntry elastic = {
+      .name = "elastic",
+      .summary = "another program's",
+      .rows = {{.key = "outer.part", .type = KeyType::integer, .standard = "3", .help = "Steps.", .low = 1}},
+      .make = [](const Settings& settings) { return make_outer_steps({.every = settings.integer("outer.part")}); }};
+  return std::make_shared<const ConfigKeys>(std::span<const TaskEntry>(), std::span(&elastic, 1));
+}
+
+// Its run, by two groups.
+Config elastic_run(const TemporaryFolder& place) {
+  const Config plain = small_run(place, "run", {"steps=8", "strategy=zero1-bf16"});
+  return parse_config(elastic_keys(), to_yaml(plain), "c.yaml", {"outer={type: elastic, part: 2}", "sharding.group=1"});
+}
+
+TEST(OuterRun, OfAnotherProgramsStrategyIsListedExportedAndAnswers) {
   const TemporaryFolder place;
-  const Config config = small_run(place, "run", outer_settings("{type: local_sgd, every: 3}", "ddp-fp32", 1));
-  const std::string yaml = to_yaml(config);
-  check_is_known(*config.keys, yaml, "run");
-  const std::string others =
-      yaml.substr(0, yaml.find("local_sgd")) + "elastic" + yaml.substr(yaml.find("local_sgd") + 9);
-  const std::string told = error_of([&] { check_is_known(*config.keys, others, "run"); });
-  EXPECT_NE(told.find("'run' is of the strategy of communication 'elastic', which this program does not have"),
-            std::string::npos)
-      << told;
+  const Config config = elastic_run(place);
+  train_by(2, config);
+  const RunFolder run(config.run);
+
+  const CheckpointList list = list_checkpoints(config.run);
+  ASSERT_EQ(list.checkpoints.size(), 2u);
+  EXPECT_FALSE(list.is_damaged());
+  for (const ListedCheckpoint& each : list.checkpoints)
+    EXPECT_EQ(each.unknown, "the strategy of communication 'elastic'") << each.damage;
+  EXPECT_EQ(list_checkpoints(config.run, {}, config.keys).checkpoints.front().unknown, "");
+
+  const Checkpoint newest = find_checkpoint(config.run, std::nullopt, [](std::string_view what) { FAIL() << what; });
+  EXPECT_EQ(newest.state.step, 8);
+  export_weights(newest.path, newest.manifest, place / "weights");
+  EXPECT_TRUE(read_text_file(place / "weights") == weights_of(config));
+
+  const auto answers = [&](bool is_exported, const std::shared_ptr<const ConfigKeys>& keys) {
+    std::string text;
+    for (const int n : {1, 2})
+      run_ranks(n, [&](Communicator& ranks) {
+        TrainedModel trained({.path = config.run, .strategy = "zero3-fp32", .is_exported = is_exported, .keys = keys},
+                             ranks, [](LogLevel, std::string_view what) { FAIL() << what; });
+        const std::string own = evaluate_run(trained).json().dump();
+        if (ranks.rank() == 0) text += own;
+      });
+    return text;
+  };
+  for (const bool is_exported : {false, true})
+    EXPECT_EQ(answers(is_exported, keel_keys()), answers(is_exported, config.keys));
+}
+
+TEST(OuterRun, OfAnotherProgramsStrategyIsNotTrainedOnOrPlanned) {
+  const TemporaryFolder place;
+  const Config config = elastic_run(place);
+  train_by(2, config);
+  const auto before = std::filesystem::last_write_time(RunFolder(config.run).latest());
+  const std::string of =
+      "' is of the strategy of communication 'elastic', which this program does not have; it has "
+      "local_sgd, diloco, streaming_diloco, sparse_loco, demo. Ask the program that trained it";
+  for (const std::string& resume : {std::string("auto"), config.run, RunFolder(config.run).checkpoint(8)})
+    for (const char* outer : {"outer.type=none", "outer.type=diloco"}) {
+      const Config other =
+          small_run(place, resume == "auto" ? "run" : "other", {"strategy=zero1-bf16", outer, "resume=" + resume});
+      EXPECT_EQ(error_of([&] { train_by(2, other); }), concat("'", RunFolder(config.run).checkpoint(8), of));
+    }
+  EXPECT_EQ(error_of([&] { read_measured_run(config.run); }), concat("'", RunFolder(config.run).config(), of));
+  EXPECT_TRUE(std::filesystem::last_write_time(RunFolder(config.run).latest()) == before);
+  EXPECT_TRUE(read_measured_run(config.run, config.keys));
 }
 
 TEST(OuterRun, RefusesWhatDoesNotGoTogether) {

@@ -9,6 +9,7 @@
 #include "keel/autograd/functions.h"
 #include "keel/nn/layers.h"
 #include "keel/runtime/random.h"
+#include "keel/trainer/checkpoint_list.h"
 #include "keel/trainer/compare.h"
 #include "keel/trainer/config_keys.h"
 #include "keel/trainer/generate.h"
@@ -234,6 +235,12 @@ TEST(OwnTask, IsRefusedWhatItCannotDo) {
   EXPECT_EQ(told, "");
   for (const std::string& each : {by_checkpoint, by_model})
     EXPECT_TRUE(each.ends_with(lacks) && each.find('\n') == std::string::npos) << each;
+  // Though it lists the checkpoints, and finds the weights.
+  const CheckpointList list = list_checkpoints(place / "run");
+  EXPECT_FALSE(list.is_damaged());
+  EXPECT_EQ(list.checkpoints.back().unknown, "the task 'fit'");
+  EXPECT_EQ(list.next()->path,
+            find_checkpoint(place / "run", std::nullopt, [](std::string_view what) { FAIL() << what; }).path);
 }
 
 class SeenTerms : public Callback {

@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <set>
 
+#include "keel/data/safetensors.h"
 #include "tests/trainer/run_support.h"
 
 namespace keel {
@@ -120,6 +122,37 @@ TEST(RunCheckpoints, ThatCannotBeMadeAreToldLoudlyAndTheRunGoesOn) {
       });
       EXPECT_EQ(steps_of(config).back(), 12);
       EXPECT_EQ(read_whole(folder.checkpoint(12)).step, 12);
+    }
+}
+
+TEST(RunCheckpoints, GiveTheRunTheSameFileOfWeightsInEveryStage) {
+  struct Case {
+    std::vector<std::string> settings;
+    std::string dtypes;  // that the file has
+  };
+  const Case cases[] = {{{"strategy=bf16"}, "f32 "},
+                        {{"strategy=bf16", "optimizer.stochastic_rounding=true"}, "bf16 "},
+                        {{"strategy=bf16", "model.lora_rank=2"}, "bf16 f32 "}};
+  for (const Case& each : cases)
+    for (const int n : {1, 2, 3}) {
+      const TemporaryFolder place;
+      const auto weights_by = [&](const std::string& stage) {
+        std::vector<std::string> settings = each.settings;
+        settings.insert(settings.end(),
+                        {"steps=2", "scheduler.warmup=1", concat("strategy=", stage, "-bf16"), "batch.micro=2"});
+        const Config config = small_run(place, stage, settings);
+        train_by(n, config);
+        return weights_of(config);
+      };
+      const std::string first = weights_by("ddp");
+      for (const char* stage : {"zero1", "zero2", "zero3"})
+        EXPECT_TRUE(weights_by(stage) == first) << each.dtypes << stage << " by " << n;
+      std::set<std::string> dtypes;
+      const SafetensorsFile file(RunFolder(place / "zero3").model());
+      for (const SafetensorsEntry& entry : file.entries()) dtypes.emplace(name_of(entry.dtype));
+      std::string all;
+      for (const std::string& dtype : dtypes) all += dtype + ' ';
+      EXPECT_EQ(all, each.dtypes) << n;
     }
 }
 
