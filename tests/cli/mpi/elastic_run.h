@@ -152,7 +152,8 @@ struct Reader {
   std::vector<std::int64_t> places = {};
 };
 
-// In the order in which they began. A window is a read of its inputs, and one of its targets: the same a token later.
+// In the order in which they began, also one that is asked to end before its first step. A window is a read of its
+// inputs, and one of its targets: the same a token later.
 inline std::vector<Reader> readers_in(const ElasticRun& run, const std::string& file) {
   constexpr std::int64_t kToken = 2, kWindow = kBlock * kToken;  // bytes
   std::map<pid_t, std::size_t> known;
@@ -162,10 +163,10 @@ inline std::vector<Reader> readers_in(const ElasticRun& run, const std::string& 
   int rank = 0;
   pid_t process = 0;
   for (std::int64_t offset = 0, bytes = 0; lines >> rank >> process >> offset >> bytes;) {
-    if (bytes != kWindow) continue;
     const auto [found, is_new] = known.emplace(process, readers.size());
     if (is_new) readers.push_back({.rank = rank});
     if (is_new) inputs.push_back(-1);
+    if (bytes != kWindow) continue;
     std::int64_t& before = inputs[found->second];
     const bool are_targets = before >= 0 && offset == before + kToken;
     if (are_targets) readers[found->second].places.push_back(before);

@@ -9,7 +9,7 @@ namespace {
 TEST_F(Elastic, OneOfFourIsKilledThreeGoOnAndThenFourAgain) {
   in_both_ways([](const Way& way) {
     const ElasticRun run(way.options());
-    RunningProgram program = run.start("-N 4 --restarts 3 --min-ranks 2 --rejoin 1 run.yaml" + slow());
+    RunningProgram program = run.start("-N 4 --restarts 3 --min-ranks 2 --rejoin 3 run.yaml" + slow());
     const std::int64_t last = run.kill_at(1, 57);
     const double took = run.seconds_until_steps(3, run.rank(2));
     const Outcome outcome = program.wait();
