@@ -5,6 +5,8 @@
 #include <new>
 #include <string>
 
+#include "keel/runtime/printable.h"
+
 namespace keel::capi {
 namespace {
 
@@ -42,7 +44,7 @@ thread_local const char* shown = "";
 
 keel_status note(const char* function, const char* what, keel_status status) noexcept {
   try {
-    last_error = concat(function, ": ", what);
+    last_error = concat(function, ": ", printable_lines(what));
     shown = last_error.c_str();
   } catch (...) { shown = "out of memory, also for a message of what went wrong"; }
   return status;

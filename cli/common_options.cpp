@@ -10,6 +10,7 @@
 #include <string>
 
 #include "keel/runtime/error.h"
+#include "keel/runtime/printable.h"
 #include "keel/trainer/config.h"
 #include "keel/trainer/foreign/load.h"
 #include "keel/trainer/progress.h"
@@ -38,7 +39,7 @@ Config read_configuration(const std::string& file, const Words& changes, bool sp
   const ConfigFiles files = {file, beside.deepspeed, accelerate_path(beside.accelerate), beside.ranks};
   Config config = load_any_config(program_keys(), files, changes, "command line", &notes);
   for (const std::string& note : notes)
-    if (speaks) std::cerr << concat("keel: note: ", note, '\n');
+    if (speaks) std::cerr << concat("keel: note: ", printable(note), '\n');
   return config;
 }
 

@@ -92,7 +92,7 @@ void translate(const ConfigArguments& arguments) {
       translate_file(program_keys(), arguments.from, arguments.overrides, arguments.ranks);
   if (translation.is_refused()) {
     std::cout << table_of(translation, "# ") << std::flush;
-    throw Error(translation.problems(), translation.problem_kind);
+    throw Error(MessageLines{translation.problems()}, translation.problem_kind);
   }
   const Words missing = missing_keys(translation, arguments);
   const std::string yaml =
@@ -100,7 +100,8 @@ void translate(const ConfigArguments& arguments) {
              translation.yaml(program_keys()->schema(program_keys()->tasks().standard().name), arguments.overrides));
   if (arguments.out.empty()) std::cout << yaml << std::flush;
   else write_text_file(arguments.out, yaml);
-  for (const std::string& line : missing) std::cerr << concat("keel: note: ", line, "; add it before you train\n");
+  for (const std::string& line : missing)
+    std::cerr << concat("keel: note: ", printable(line), "; add it before you train\n");
   if (!arguments.out.empty()) std::cout << table_of(translation, "") << arguments.out << " is written\n";
 }
 

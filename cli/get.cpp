@@ -124,7 +124,8 @@ void check_target(const GetArguments& arguments) {
 }
 
 HubForm form_of(const Checkpoint& checkpoint, const GetArguments& arguments, DType dtype) {
-  const std::string run = means_run(arguments.source) ? arguments.source : RunFolder::around(checkpoint.path);
+  const std::string meant = run_meant_by(arguments.source),
+                    run = meant.empty() ? RunFolder::around(checkpoint.path) : meant;
   KEEL_CHECK(!run.empty(), "--format ", arguments.format, ": '", arguments.source,
              "' lies in no folder of a run, which has the model's config.json and its tokenizer; name the run");
   return hub_form_of(checkpoint, run, arguments.stack, arguments.is_adapter() ? HubFormat::adapters : HubFormat::whole,
@@ -185,7 +186,7 @@ int run(const GetArguments& arguments) {
   check_target(arguments);
   KEEL_CHECK(!arguments.ema || !arguments.swa, "--ema and --swa: one file holds one of them; leave one out");
   KEEL_CHECK(!arguments.best || arguments.step == kNewest, "--best says which step; leave --step out");
-  const bool is_run = means_run(arguments.source);
+  const bool is_run = !run_meant_by(arguments.source).empty();
   const bool may_have_others = is_run && arguments.step == kNewest && !arguments.best;
   for (std::int64_t below = std::numeric_limits<std::int64_t>::max();;) {
     const Checkpoint checkpoint = choose(arguments, below);

@@ -22,6 +22,7 @@
 #include "keel/runtime/device_api.h"
 #include "keel/runtime/error.h"
 #include "keel/runtime/file.h"
+#include "keel/runtime/printable.h"
 #include "keel/trainer/strategy.h"
 #include "launch.h"
 #include "launch_flags.h"
@@ -153,7 +154,7 @@ void read_strategy_name(LaunchArguments& arguments) {
 void add_flags(LaunchWish& wish, const LaunchArguments& arguments) {
   const auto environment = [](const char* name) -> const char* { return std::getenv(name); };
   LaunchFlags::Said said = arguments.flags.read(wish.command, wish.ranks.count.value_or(0), environment);
-  for (const std::string& note : said.notes) std::cerr << concat("keel: note: ", note, '\n');
+  for (const std::string& note : said.notes) std::cerr << concat("keel: note: ", printable(note), '\n');
   wish.values = std::move(said.values);
   const ForeignLaunch& launch = said.launch;
   if (launch.ranks && !wish.ranks.slice && !arguments.threads) wish.ranks.count = *launch.ranks;

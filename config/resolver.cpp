@@ -98,6 +98,9 @@ void Resolver::add_override(const std::string& text) {
   if (equals == std::string::npos || equals == 0) return report(place, "expects KEY=VALUE, as in optimizer.lr=3e-4");
   YamlDocument document = read_yaml(std::string_view(text).substr(equals + 1));
   const std::string key = schema_.own_key(text.substr(0, equals), document.root);
+  // YAML would make a space of one.
+  if (text.find_first_of("\n\r", equals) != std::string::npos)
+    document.problems.push_back({1, "a value behind KEY= is one line; a file may have values of several"});
   for (const YamlProblem& problem : document.problems) report(place, concat(key, ": ", problem.message));
   if (!document.problems.empty()) return mark_broken(key);
   std::erase_if(given_, [&](const Given& old) {
@@ -327,7 +330,7 @@ void Resolver::resolve() {
   const bool is_unsupported = std::all_of(problems_.begin(), problems_.end(), [](const Problem& problem) {
     return problem.kind == ErrorKind::unsupported;
   });
-  throw Error(message, is_unsupported ? ErrorKind::unsupported : ErrorKind::input);
+  throw Error(MessageLines{message}, is_unsupported ? ErrorKind::unsupported : ErrorKind::input);
 }
 
 }  // namespace keel

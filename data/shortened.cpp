@@ -64,8 +64,9 @@ class Shortened final : public BatchSource {
       if (name == kLengths) batch.set(name, shorter_lengths(values, length));
       else batch.set(name, has_sequences(values) ? first_positions(values, length) : values);
     }
-    KEEL_CHECK(has_cut, "a curriculum of lengths needs sequences of ", whole_, " positions, but a batch has\n",
-               whole.signature());
+    if (!has_cut)
+      throw Error(MessageLines{concat("a curriculum of lengths needs sequences of ", whole_,
+                                      " positions, but a batch has\n", whole.signature())});
     for (const auto& [name, value] : whole.weights())
       if (name != kRowWeight) batch.set_weight(name, weight_of(name, batch, length));
     return batch;

@@ -4,7 +4,13 @@
 #include <numeric>
 #include <vector>
 
+#include "keel/runtime/printable.h"
+
 namespace keel {
+
+Error::Error(std::string_view message, ErrorKind kind) : std::runtime_error(printable(message)), kind_(kind) {}
+Error::Error(const MessageLines& message, ErrorKind kind)
+    : std::runtime_error(printable_lines(message.text)), kind_(kind) {}
 
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);

@@ -22,10 +22,16 @@ enum class ErrorKind {
   internal,     // a broken promise inside keel
 };
 
+// A message of several lines, none of which begins with text of unknown origin.
+struct MessageLines {
+  std::string text;
+};
+
+// Its message is printable() whatever the names in it are: one line, unless it was given as several.
 class Error : public std::runtime_error {
  public:
-  explicit Error(const std::string& message, ErrorKind kind = ErrorKind::input)
-      : std::runtime_error(message), kind_(kind) {}
+  explicit Error(std::string_view message, ErrorKind kind = ErrorKind::input);
+  explicit Error(const MessageLines& message, ErrorKind kind = ErrorKind::input);
   ErrorKind kind() const noexcept { return kind_; }
 
  private:

@@ -45,7 +45,7 @@ TaskCatalog::TaskCatalog(std::span<const TaskEntry> own, std::span<const std::st
     if (const std::string rows = complaint_about(entry.rows, taken); !rows.empty()) complain(entry, rows);
     entries_.push_back(entry);
   }
-  if (!problems.empty()) throw Error(concat("the program's tasks: ", problems));
+  if (!problems.empty()) throw Error(MessageLines{concat("the program's tasks: ", problems)});
 }
 
 const TaskEntry* TaskCatalog::find(std::string_view name) const {

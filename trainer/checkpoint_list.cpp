@@ -120,8 +120,8 @@ Checkpoint open_checkpoint_of_run(const std::string& path, const std::shared_ptr
 }
 
 Checkpoint find_best_checkpoint(const std::string& path, const std::shared_ptr<const ConfigKeys>& keys) {
-  KEEL_CHECK(means_run(path), "'", path, "' is one checkpoint; leave --best out");
-  const RunFolder run(path);
+  const RunFolder run(run_meant_by(path));
+  KEEL_CHECK(!run.path().empty(), "'", path, "' is one checkpoint; leave --best out");
   const std::string name = run.named_by(run.best());
   KEEL_CHECK(!name.empty(), "the run in '", path,
              "' names no best checkpoint; checkpoint.best says which value of evaluations is to be the best");
@@ -173,29 +173,29 @@ bool CheckpointList::is_damaged() const {
                                                [](const ListedCheckpoint& each) { return !each.damage.empty(); });
 }
 
-bool means_run(const std::string& path) {
+std::string run_meant_by(const std::string& path) {
   std::error_code code;
   const bool is_there = fs::exists(path, code);
   // Whoever may not enter a folder sees nothing in it.
   const bool is_open = !is_there || !fs::is_directory(path, code) || fs::exists(concat(path, "/."), code);
   if (code || !is_open) throw Error(concat("cannot read '", path, "': ", code.message()), ErrorKind::io);
   KEEL_CHECK(is_there, "there is no '", path, "'; name the folder of a run, or a checkpoint");
-  if (RunFolder::is_run(path)) return true;
-  if (is_checkpoint(path) || RunFolder::step_named(path)) return false;
+  if (std::string run = RunFolder::meant_by(path); !run.empty()) return run;
+  if (is_checkpoint(path) || RunFolder::step_named(path)) return "";
   KEEL_CHECK(fs::is_directory(path, code), "'", path, "' is a file; name the folder of a run, or a checkpoint");
   KEEL_CHECK(RunFolder(path).holds_run(), "'", path,
              "' is neither the folder of a run nor a checkpoint: nothing that a run writes is there");
-  return true;
+  return path;
 }
 
 Checkpoint find_checkpoint(const std::string& path, std::optional<std::int64_t> step,
                            const std::function<void(std::string_view)>& complain, std::int64_t below,
                            const std::shared_ptr<const ConfigKeys>& keys) {
-  if (!means_run(path)) {
+  const RunFolder run(run_meant_by(path));
+  if (run.path().empty()) {
     KEEL_CHECK(!step, "'", path, "' is one checkpoint; leave --step out");
     return open_checkpoint_of_run(path, keys);
   }
-  const RunFolder run(path);
   if (!step) {
     std::optional<Checkpoint> newest = newest_checkpoint(run, complain, below, keys);
     KEEL_CHECK(newest || run.checkpoint_steps().empty(), "no checkpoint in '", path, "' is whole");
@@ -212,9 +212,9 @@ Checkpoint find_checkpoint(const std::string& path, std::optional<std::int64_t> 
 
 CheckpointList list_checkpoints(const std::string& path, const VerifyProgress& verify,
                                 const std::shared_ptr<const ConfigKeys>& keys) {
-  const RunFolder run(path);
+  const RunFolder run(run_meant_by(path));
   CheckpointList list;
-  list.is_of_run = means_run(path);
+  list.is_of_run = !run.path().empty();
   std::vector<Opened> all;
   for (const std::string& each : list.is_of_run ? paths_in(run) : std::vector<std::string>{path})
     all.push_back(open(each, keys));

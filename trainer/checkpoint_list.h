@@ -41,8 +41,9 @@ Checkpoint find_best_checkpoint(const std::string& path, const std::shared_ptr<c
 // model of this name (empty: the only one). An Error where it has none of that kind, or no such model.
 std::string section_of_weights(const Checkpoint& checkpoint, const std::string& average, const std::string& model);
 
-// Whether a path means a run, and not one checkpoint. An Error where it is neither, or cannot be looked into.
-bool means_run(const std::string& path);
+// The folder of the run that a path means; empty: it means one checkpoint. An Error where it is neither, or cannot be
+// looked into.
+std::string run_meant_by(const std::string& path);
 
 struct ListedCheckpoint {
   std::string path;

@@ -81,7 +81,7 @@ std::vector<StrategyEntry> all_strategies(std::span<const StrategyEntry> own) {
         complain(concat("the key ", row.key, " is not one of its own in the section outer"));
     all.push_back(entry);
   }
-  if (!complaints.empty()) throw Error(complaints);
+  if (!complaints.empty()) throw Error(MessageLines{complaints});
   return all;
 }
 

@@ -20,7 +20,7 @@ std::int64_t validation_rows(const Config& config) { return 2 * config.batch.mic
 KeptRun run_gone_on_from(const Config& config) {
   if (config.resume == "never" || config.run.empty()) return {};
   const std::string path = config.resume == "auto" ? config.run : config.resume;
-  const std::string folder = RunFolder::is_run(path) ? path : RunFolder::around(path);
+  const std::string meant = RunFolder::meant_by(path), folder = meant.empty() ? RunFolder::around(path) : meant;
   if (folder.empty() || !RunFolder(folder).holds_run()) return {};
   const std::string file = RunFolder(folder).config();
   try {

@@ -157,10 +157,10 @@ void ManualSteps::run_pass(Trained& trained, Pass& pass, const LossFunction& los
     random_[i] = forward.random;
     if (parts_.after_pass) parts_.after_pass();
     if (i == 0) totals = agree_on(trained, pass, of_batch);
-    else
-      KEEL_CHECK(of_batch.signature() == pass.losses.front().signature(), "step ", number(), ": the loss of '",
-                 pass.name, "' in micro-batch ", i + 1, " has\n", of_batch.description(), "and in the first\n",
-                 pass.description, "All micro-batches of a pass have the same terms and factors");
+    else if (of_batch.signature() != pass.losses.front().signature())
+      throw Error(MessageLines{concat("step ", number(), ": the loss of '", pass.name, "' in micro-batch ", i + 1,
+                                      " has\n", of_batch.description(), "and in the first\n", pass.description,
+                                      "All micro-batches of a pass have the same terms and factors")});
     if (trained.first_step == step_) check_counts(of_batch, batch);
     pass.losses.emplace_back(of_batch, batch);
     const auto micro = static_cast<std::int64_t>(i);

@@ -106,9 +106,10 @@ Loss GraphedMicroStep::forward_backward(const Batch& batch, bool last) {
       .training = true, .random = {}, .sample_ids = batch.sample_ids(), .dtype = engine_.options().policy.parameter};
   Loss loss = loss_(batch, pass);
   if (loss.terms().size() != 1 || loss.terms().front().is_sum || !loss.logged().empty())
-    throw Error(concat("cuda_graph repeats a loss of one term that is a mean, without values to log; set it to false. "
-                       "This loss has\n",
-                       loss.description()),
+    throw Error(MessageLines{concat(
+                    "cuda_graph repeats a loss of one term that is a mean, without values to log; set it to false. "
+                    "This loss has\n",
+                    loss.description())},
                 ErrorKind::unsupported);
   backward(engine_, loss, batch, {}, last);
   return loss;

@@ -98,9 +98,10 @@ struct MicroBatch::Step {
         check_agreement(*ranks, loss.description(), concat("step ", done, ": ranks have different losses"));
       if (weights.size() > 1) add_up(weights);
       if (done == options.first_step + 1) check_counts(loss, micro.batch);
-    } else {
-      KEEL_CHECK(loss.signature() == losses.front().signature(), "step ", done,
-                 ": all micro-batches of a step have the same terms and factors, and one has\n", loss.description());
+    } else if (loss.signature() != losses.front().signature()) {
+      throw Error(MessageLines{concat("step ", done,
+                                      ": all micro-batches of a step have the same terms and factors, and one has\n",
+                                      loss.description())});
     }
     losses.emplace_back(loss, micro.batch);
     keel::backward(engine, loss, micro.batch, totals, micro.last_);

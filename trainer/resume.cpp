@@ -36,9 +36,10 @@ Checkpoint open_path(const std::string& path, const Config& config, TrainObserve
   std::error_code ignored;
   KEEL_CHECK(std::filesystem::exists(path, ignored), "resume: there is no '", path,
              "'; name a checkpoint, or the folder of a run, or say resume=auto");
-  if (!RunFolder::is_run(path)) return open_checkpoint_of_run(path, config.keys);
-  std::optional<Checkpoint> newest = newest_of(RunFolder(path), config, observer, below);
-  KEEL_CHECK(newest, "resume: the run in '", path, "' has no checkpoint yet");
+  const std::string run = RunFolder::meant_by(path);
+  if (run.empty()) return open_checkpoint_of_run(path, config.keys);
+  std::optional<Checkpoint> newest = newest_of(RunFolder(run), config, observer, below);
+  KEEL_CHECK(newest, "resume: the run in '", run, "' has no checkpoint yet");
   return *std::move(newest);
 }
 
@@ -221,7 +222,7 @@ void load_beginning(const Config& config, const RunFolder& folder, const Data& d
       for (Sharded* const engine : engines) load_checkpoint(resume->path, resume->manifest, *engine, ranks);
       return;
     } catch (const Error& error) {
-      const bool may_have_others = config.resume == "auto" || RunFolder::is_run(config.resume);
+      const bool may_have_others = config.resume == "auto" || !RunFolder::meant_by(config.resume).empty();
       if (!is_thrown_by_all(ranks) || !may_have_others) throw;
       if (ranks.rank() == 0)
         observer.on_message(LogLevel::warning,

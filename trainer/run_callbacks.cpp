@@ -89,7 +89,7 @@ void RunCallbacks::tell_together(std::string_view name, Event event) {
   if (empty()) return;
   tell(name, event);
   keel::together(site_.ranks, [&] {
-    if (!failure_.empty()) throw Error(failure_, failure_kind_);
+    if (!failure_.empty()) throw Error(MessageLines{failure_}, failure_kind_);
   });
 }
 

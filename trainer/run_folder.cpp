@@ -23,6 +23,11 @@ std::vector<std::string> entries_of(const std::string& run) {
   return found;
 }
 
+bool is_run(const std::string& path) {
+  std::error_code ignored;
+  return std::filesystem::exists(RunFolder(path).config(), ignored);
+}
+
 // The checkpoint that was set aside under this name for another one of its step; empty for another name.
 std::string own_name_of(std::string_view path) {
   constexpr std::string_view kSuffix = AtomicFolder::kReplaced;
@@ -42,9 +47,12 @@ std::string RunFolder::checkpoint(std::int64_t step) const {
   return fmt::format("{}/checkpoints/{}{:08}", path_, kPrefix, step);
 }
 
-bool RunFolder::is_run(const std::string& path) {
-  std::error_code ignored;
-  return std::filesystem::exists(RunFolder(path).config(), ignored);
+std::string RunFolder::meant_by(const std::string& path) {
+  if (is_run(path)) return path;
+  std::filesystem::path folder = std::filesystem::path(path).lexically_normal();
+  if (!folder.has_filename()) folder = folder.parent_path();  // a slash at the end
+  const std::string run = folder.has_parent_path() ? folder.parent_path().string() : ".";
+  return folder.filename() == "checkpoints" && is_run(run) ? run : "";
 }
 
 std::string RunFolder::around(const std::string& checkpoint) {

@@ -57,8 +57,8 @@ class RunFolder {
   // What a rank had to say.
   std::string log(int rank) const { return concat(path_, "/logs/rank-", rank, ".log"); }
 
-  // Whether a path is the folder of a run.
-  static bool is_run(const std::string& path);
+  // The folder of the run that a path means, which is that folder or its `checkpoints`; empty: it means none.
+  static std::string meant_by(const std::string& path);
   // The folder of the run that a checkpoint lies in; empty: it lies in none.
   static std::string around(const std::string& checkpoint);
   // Whether there is anything that a run has learnt or recorded: a record, a checkpoint, weights. What a session wrote

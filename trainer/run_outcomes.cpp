@@ -40,7 +40,8 @@ void RunOutcomes::fail_together(int rank, const RunSteps& steps) {
   const std::string reason = broadcast_text(site_.ranks, missing.empty() ? callbacks.failure() : missing, rank);
   const ErrorKind kind = missing.empty() ? callbacks.failure_kind() : ErrorKind::io;
   const ErrorKind told = gather_values(site_.ranks, kind)[static_cast<std::size_t>(rank)];
-  if (!reason.empty()) throw AgreedError(site_.ranks.size() == 1 ? reason : concat("rank ", rank, ": ", reason), told);
+  if (!reason.empty())
+    throw AgreedError(MessageLines{site_.ranks.size() == 1 ? reason : concat("rank ", rank, ": ", reason)}, told);
   if (failure_) std::rethrow_exception(failure_);
   throw AgreedError(concat("rank ", rank, " cannot go on; its log says why"), ErrorKind::peer);
 }

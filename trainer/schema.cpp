@@ -299,10 +299,8 @@ std::vector<SchemaRow> own_rows() {
       ignored(
           {"resume", resume_field(), "never", kAny, kAlways,
            "never: a folder that holds a run is left alone; auto: go on from its newest checkpoint, or begin where "
-           "there is "
-           "no "
-           "run yet; or the path of a checkpoint, or of a run's folder, which means its newest. true is auto, false "
-           "never."}),
+           "there is no run yet; or the path of a checkpoint, or of a run's folder or its checkpoints, which means the "
+           "newest. true is auto, false never."}),
   };
 }
 

@@ -114,7 +114,8 @@ Checkpoint TrainedModel::agree_on(std::int64_t below) const {
 void TrainedModel::open() {
   const bool is_first = ranks_.rank() == 0;
   const bool is_exported = source_.is_exported || is_published_;
-  if (!is_published_) run_ = RunFolder::is_run(source_.path) ? source_.path : RunFolder::around(checkpoint_.path);
+  if (!is_published_) run_ = RunFolder::meant_by(source_.path);
+  if (!is_published_ && run_.empty()) run_ = RunFolder::around(checkpoint_.path);
   const std::string name = source_.is_exported && !is_published_ ? RunFolder(source_.path).config() : checkpoint_.path;
   check_has_configuration(checkpoint_);
   Config before = parse_stored_config(source_.keys, checkpoint_.state.config, name);
@@ -182,7 +183,7 @@ void TrainedModel::load_trained() {
       return;
     } catch (const Error& error) {
       const bool may_have_others =
-          !source_.is_exported && !source_.step && !source_.is_best && RunFolder::is_run(source_.path);
+          !source_.is_exported && !source_.step && !source_.is_best && !RunFolder::meant_by(source_.path).empty();
       if (!is_thrown_by_all(ranks_) || !may_have_others) throw;
       if (ranks_.rank() == 0)
         tell_(LogLevel::warning,

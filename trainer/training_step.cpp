@@ -215,9 +215,9 @@ void TrainingSteps::agree_on_terms(const Loss& loss, Pending& pending) {
 
 void TrainingSteps::check_same_terms(std::size_t index, const Loss& loss, const Pending& pending) const {
   if (loss.signature() == pending.micro_batches.front().loss.signature()) return;
-  throw Error(concat("step ", pending.step, ": the loss of micro-batch ", index + 1, " has\n", loss.description(),
-                     "and that of the first has\n", pending.terms,
-                     "All micro-batches of a step have the same terms and factors"));
+  throw Error(MessageLines{concat("step ", pending.step, ": the loss of micro-batch ", index + 1, " has\n",
+                                  loss.description(), "and that of the first has\n", pending.terms,
+                                  "All micro-batches of a step have the same terms and factors")});
 }
 
 void TrainingSteps::check_loss(const Pending& pending, std::size_t micro_batch) {
@@ -271,9 +271,9 @@ void TrainingSteps::check_notes(const Pending& pending, const std::vector<StepNo
   if (!agree)
     check_agreement(parts_.ranks, pending.terms, concat("step ", pending.step, ": ranks have different losses"));
   if (!alike(pending.micro_batches.front().loss.kinds(), kinds_))
-    throw AgreedError(concat("step ", pending.step, ": the loss has\n", pending.terms,
-                             "which are other terms than in the session's first step; "
-                             "give a term that is not wanted the factor 0"));
+    throw AgreedError(MessageLines{concat("step ", pending.step, ": the loss has\n", pending.terms,
+                                          "which are other terms than in the session's first step; "
+                                          "give a term that is not wanted the factor 0")});
   const auto other =
       std::ranges::find_if(all, [&](const StepNote& note) { return note.next_rows != all.front().next_rows; });
   if (other != all.end())

@@ -88,9 +88,9 @@ WeightsSource look_for(const std::string& path) {
   if (is_checkpoint(path)) return of_checkpoint(path);
   if (is_hub_folder(path)) return {path, describe_hub_weights(path), {}, false, true};
   if (const std::string index = concat(path, '/', kShardIndex); fs::exists(index, ignored)) return of_shards(index);
-  KEEL_CHECK(RunFolder::is_run(path), "'", path, "' is neither a checkpoint nor the folder of a run, and has no ",
-             kShardIndex);
-  return of_checkpoint(newest_of(RunFolder(path)));
+  const std::string run = RunFolder::meant_by(path);
+  KEEL_CHECK(!run.empty(), "'", path, "' is neither a checkpoint nor the folder of a run, and has no ", kShardIndex);
+  return of_checkpoint(newest_of(RunFolder(run)));
 }
 
 }  // namespace

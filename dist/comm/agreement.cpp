@@ -43,7 +43,7 @@ void together(Communicator& communicator, const std::function<void()>& f) {
   try {
     communicator.barrier();  // a rank that ends may end the collectives of others, which have the reason by then
   } catch (const Error&) {}  // one that has passed it has ended
-  throw AgreedError(rank == 0 ? told : concat("rank ", rank, ": ", told), static_cast<ErrorKind>(*first));
+  throw AgreedError(MessageLines{rank == 0 ? told : concat("rank ", rank, ": ", told)}, static_cast<ErrorKind>(*first));
 }
 
 void check_agreement(Communicator& communicator, const std::string& lines, const std::string& what) {

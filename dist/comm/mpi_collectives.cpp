@@ -141,7 +141,7 @@ class MpiCollectives : public Communicator {
   const std::vector<int>& nodes() const override { return nodes_; }
 
   Work begin(const Collective& c) override {
-    if (failed_) throw Error(reason_, ErrorKind::peer);
+    if (failed_) throw Error(MessageLines{reason_}, ErrorKind::peer);
     check_thread();
     for (const Tensor* tensor : {&c.input, &c.output})
       if (tensor->defined() && tensor->device().type != DeviceType::cpu)

@@ -123,7 +123,7 @@ void MpiProgram::fail(const std::string& reason) noexcept {
 }
 
 void MpiProgram::throw_failure() const {
-  if (failure_) throw Error(*failure_, ErrorKind::peer);
+  if (failure_) throw Error(MessageLines{*failure_}, ErrorKind::peer);
 }
 
 const MpiProgram::Left* MpiProgram::departure(std::uint64_t group, int rank) const {

@@ -212,7 +212,7 @@ class Meeting {
     if (answer.verdict != TcpVerdict::welcome) {
       std::string reason(std::min<std::uint64_t>(answer.bytes, kLongestRefusal), '\0');
       if (!read_all(socket(0), reason.data(), reason.size(), until)) throw no_answer();
-      throw Error(reason, answer.verdict == TcpVerdict::wrong_input ? ErrorKind::input : ErrorKind::peer);
+      throw Error(MessageLines{reason}, answer.verdict == TcpVerdict::wrong_input ? ErrorKind::input : ErrorKind::peer);
     }
     std::vector<Seat> places(peers_.sockets.size());
     if (answer.bytes != places.size() * sizeof(Seat) || !read_all(socket(0), places.data(), answer.bytes, until))

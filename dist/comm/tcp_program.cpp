@@ -197,7 +197,7 @@ std::string TcpProgram::failure(std::uint64_t family) const {
 
 void TcpProgram::throw_failure(std::uint64_t family) const {
   if (failures_.empty()) return;
-  if (const std::string reason = failure(family); !reason.empty()) throw Error(reason, ErrorKind::peer);
+  if (const std::string reason = failure(family); !reason.empty()) throw Error(MessageLines{reason}, ErrorKind::peer);
 }
 
 void TcpProgram::join_family(std::uint64_t family, const std::vector<int>& members) {

@@ -58,7 +58,7 @@ class ThreadHub::Family {
     return reason_;
   }
   void check() {
-    if (raised_.load(std::memory_order_acquire)) throw Error(reason(), ErrorKind::peer);
+    if (raised_.load(std::memory_order_acquire)) throw Error(MessageLines{reason()}, ErrorKind::peer);
   }
 
   bool is_deaf() const { return is_deaf_; }

@@ -132,6 +132,11 @@ TEST(BadInput, ControlCharactersReachNoTerminal) {
   expect_refused(sandbox, "train text.yaml 'data.path=\"a\\eb\"'", "data.path: has characters that cannot be shown");
   expect_refused(sandbox, "train \"$(printf 'c\\033[2Jd')\"", "c\\x1b[2Jd");
   expect_refused(sandbox, "train 'c\nd.yaml'", "c\\x0ad.yaml: cannot be opened");
+  expect_refused(sandbox, "train text.yaml 'run=a\nb'", "'run=a\\x0ab': run: a value behind KEY= is one line");
+  const std::string forged = "'nl\nkeel: error: forged'", shown = "'nl\\x0akeel: error: forged'";
+  for (const std::string command :
+       {"evaluate ", "checkpoints ", "show ", "predict --input text.yaml --out x ", "plot ", "get --out x ", "data "})
+    expect_refused(sandbox, command + forged, shown);
   expect_refused(sandbox, "comm --from 'c\nd.json'", "cannot read 'c\\x0ad.json'");
   expect_refused(sandbox, "generate \"$(printf 'c\\033[2Jd')\" --prompt a", "c\\x1b[2Jd");
   expect_refused(sandbox, "train text.yaml \"$(printf 'st\\033[2Jeps=3')\"", "st\\x1b[2Jeps");

@@ -45,6 +45,8 @@ TEST(CheckpointList, HoldsEachByStepWithWhatLiesInItsFolder) {
     const CheckpointList list = list_checkpoints(config.run);
     EXPECT_TRUE(list.is_of_run);
     EXPECT_EQ(steps_of(list), (Steps{5, 10, 12}));
+    EXPECT_EQ(steps_of(list_checkpoints(config.run + "/checkpoints")), steps_of(list));
+    EXPECT_EQ(find_checkpoint(config.run + "/checkpoints/", 10, [](std::string_view) {}).path, folder.checkpoint(10));
     EXPECT_EQ(list.latest, "step-00000012");
     EXPECT_EQ(list.latest_damage, "");
     EXPECT_FALSE(list.is_damaged());

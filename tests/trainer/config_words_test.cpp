@@ -47,6 +47,15 @@ TEST(ConfigWords, WhatAShellMakesOfBracesIsToldOnce) {
             "command line, 'optimizer={lr:0.3}': 'optimizer.lr:0.3' needs a space behind the colon, as in `lr: VALUE`");
 }
 
+TEST(ConfigWords, ALineBreakInAChangeIsRefusedInsteadOfBecomingASpace) {
+  for (const std::string value : {"runs/a\nb", "'runs/a\n\nb'", "|\n  runs/a", "a\rb", "a\n"}) {
+    const std::string message = message_of(with(""), {"run=" + value});
+    EXPECT_TRUE(message.ends_with("': run: a value behind KEY= is one line; a file may have values of several"))
+        << message;
+    EXPECT_EQ(message.find('\n'), std::string::npos) << message;
+  }
+}
+
 TEST(ConfigWords, AHomeFolderIsReplacedInEveryPath) {
   const char* home = std::getenv("HOME");
   const std::string before = home == nullptr ? "" : home;

@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "tests/error_of.h"
 #include "tests/trainer/run_support.h"
@@ -27,12 +30,13 @@ std::string refusal_by(const Config& config) {
 TEST(Resume, TheFolderOfARunMeansItsNewestCheckpoint) {
   const TemporaryFolder place;
   said_by(small_run(place, "made", {"steps=10", "scheduler.steps=12"}));
-  for (const char* run : {"other", "made"}) {
-    const std::string said = said_by(small_run(place, run, {"resume=" + (place / "made")}));
+  for (const auto& [run, means] : std::vector<std::pair<std::string, std::string>>{
+           {"other", "made"}, {"third", "made/checkpoints"}, {"fourth", "made/./checkpoints/"}, {"made", "made"}}) {
+    const std::string said = said_by(small_run(place, run, {"resume=" + (place / means)}));
     EXPECT_NE(said.find("goes on after step 10 from "), std::string::npos) << said;
   }
   said_by(small_run(place, "whole"));
-  for (const char* run : {"made", "other"})
+  for (const char* run : {"made", "other", "third", "fourth"})
     EXPECT_TRUE(weights_of(small_run(place, run)) == weights_of(small_run(place, "whole"))) << run;
 }
 

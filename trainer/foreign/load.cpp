@@ -48,7 +48,7 @@ const ForeignKind* kind_of_text(std::string_view name, std::string_view text, Ya
 }
 
 void refuse(const ForeignTranslation& translation) {
-  if (translation.is_refused()) throw Error(translation.problems(), translation.problem_kind);
+  if (translation.is_refused()) throw Error(MessageLines{translation.problems()}, translation.problem_kind);
 }
 
 // A file that is passed beside keel's own, which must be of the kind.
@@ -108,7 +108,7 @@ Config load_any_config(const std::shared_ptr<const ConfigKeys>& keys, const Conf
   request.own_name = name;
   if (!files.accelerate.empty()) add(read_beside(foreign::kAccelerate, files.accelerate, request));
   if (!files.deepspeed.empty()) add(read_beside(foreign::kDeepSpeed, files.deepspeed, request));
-  if (!problems.empty()) throw Error(problems);
+  if (!problems.empty()) throw Error(MessageLines{problems});
   return parse_trees(keys, trees, kind == nullptr ? text : "", name, overrides, source, notes);
 }
 

@@ -146,8 +146,8 @@ YamlNode read_foreign(std::string_view name, std::string_view text) {
   if (document.problems.empty()) return document.root;
   std::string message;
   for (const YamlProblem& problem : document.problems)
-    message += printable(concat(message.empty() ? "" : "\n", name, ':', problem.line, ": ", problem.message));
-  throw Error(message);
+    message += concat(message.empty() ? "" : "\n", printable(concat(name, ':', problem.line, ": ", problem.message)));
+  throw Error(MessageLines{message});
 }
 
 std::string foreign_reference() {

@@ -63,7 +63,7 @@ TEST(Failure, ARankThatIsToEndSaysWhatItWaitsFor) {
                                if (comm.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(900));
                                pair->all_reduce(zeros(testing::context(1), {8})).wait();
                                const std::lock_guard lock(mutex);
-                               if (comm.rank() == 2) throw Error(lines);
+                               if (comm.rank() == 2) throw Error(MessageLines{lines});
                              },
                              {.is_worried = [] { return true; },
                               .tell =
