@@ -65,6 +65,22 @@ TEST(Shortened, CountsSequencesThatWereFilledUpByTheirLengths) {
   EXPECT_EQ(left.weight("positions"), 6);
 }
 
+TEST(Shortened, CountsTheTargetsThatAreLeftWhereTheWeightIsTheirNumber) {
+  const Context context = testing::context(1);
+  const auto batch_of = [&](double tokens, const Tensor& labels) {
+    Batch batch(context, 0, 2);
+    batch.set("ids", from_values<std::int32_t>(context, std::vector<std::int32_t>(8, 1), {2, 4}));
+    batch.set("labels", labels).set("lengths", from_values<std::int64_t>(context, {4, 3}, {2}));
+    return batch.set_weight("tokens", tokens);
+  };
+  const Tensor labels = from_values<std::int32_t>(context, {-100, 5, 6, -100, 7, -100, -100, -100}, {2, 4});
+  for (const std::int64_t length : {1, 2, 3})
+    EXPECT_EQ(cut(batch_of(3, labels), 4, length).weight("tokens"), static_cast<double>(length));
+  EXPECT_EQ(cut(batch_of(7, labels), 4, 2).weight("tokens"), 4) << "the lengths";
+  const Tensor of_rows = from_values<std::int32_t>(context, {1, 2}, {2});
+  EXPECT_EQ(cut(batch_of(2, of_rows), 4, 2).weight("tokens"), 4) << "labels of rows are none of sequences";
+}
+
 TEST(Shortened, RefusesWeightsThatItCannotCountAndRowsThatAreNoSequences) {
   const Context context = testing::context(1);
   Batch batch(context, 0, 1);
