@@ -63,6 +63,7 @@ class Shortened final : public BatchSource {
       has_cut |= has_sequences(values);
       if (name == kLengths) batch.set(name, shorter_lengths(values, length));
       else batch.set(name, has_sequences(values) ? first_positions(values, length) : values);
+      if (whole.stays_on_host(name)) batch.keep_on_host(name);
     }
     KEEL_CHECK(has_cut, "a curriculum of lengths needs sequences of ", whole_, " positions, but a batch has\n",
                whole.signature());

@@ -40,8 +40,10 @@ TEST(Shortened, KeepsTheFirstPositionsAndCountsWhatIsLeft) {
   batch.set("vectors", from_values<float>(context, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, {2, 3, 2}));
   batch.set("label", from_values<std::int32_t>(context, {8, 9}, {2}));
   batch.set("pair", from_values<std::int32_t>(context, {8, 9, 10, 11}, {2, 2}));
-  batch.set_weight("tokens", 5);
+  batch.set_weight("tokens", 5).keep_on_host("labels");
   const Batch left = cut(batch, 3, 2);
+  EXPECT_TRUE(left.stays_on_host("labels"));
+  EXPECT_FALSE(left.stays_on_host("input_ids"));
   EXPECT_EQ(doubles(left["input_ids"]), (std::vector<double>{1, 2, 4, 5}));
   EXPECT_EQ(doubles(left["labels"]), (std::vector<double>{2, -100, 5, 6}));
   EXPECT_EQ(doubles(left["vectors"]), (std::vector<double>{1, 2, 3, 4, 7, 8, 9, 10}));
