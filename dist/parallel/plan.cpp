@@ -158,7 +158,7 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
     const bool stays = answers || !sharding.reshard_after_forward || layout[i].unit.empty() ||
                        (sharding.keep_last_unit && layout[i].unit == last);
     plan_gathers(plan, unit, unit.shards_parameters ? passes * (stays ? 1 : 2) : 1);
-    if (!unit.shards_parameters) shared = std::max(shared, unit.trainable ? unit.gather_held() : 0);
+    if (!unit.shards_parameters) shared = std::max(shared, unit.gather_held());  // of a frozen one, at the start
     const std::int64_t mine = count_parameters(layout[i], unit.owned), numbers = saves ? mine : 0;
     plan.owned += mine;
     plan.memory.checkpoint += numbers * (unit.trainable && policy.master() ? wide : value_bytes);
