@@ -115,6 +115,31 @@ TEST(SkippedSteps, TenInARowOfAGroupEndTheRunOnAllRanks) {
             << steps << ' ' << error;
 }
 
+// A group that skipped its first two steps goes on with its own count of steps, which Adam divides by, and its scale.
+TEST(SkippedSteps, OfAGroupAreItsOwnAfterAResume) {
+  const TemporaryFolder place;
+  const auto by_two = [&](const std::string& run, std::int64_t stop_after, std::vector<std::string> more) {
+    more.insert(more.begin(), {"outer={type: local_sgd, every: 3}", "optimizer={type: AdamW, lr: 0.1}", "steps=8",
+                               "loss_scale={type: dynamic, initial: 1048576, interval: 3}"});
+    const bool begins = more.back() != "resume=auto";
+    const Config config = smallest_run(place, run, std::move(more));
+    run_ranks(2, [&](Communicator& ranks) {
+      int passes = begins && ranks.rank() == 1 ? 2 : 0;
+      LineTask::factor_of_loss = [&](bool training) { return training && passes-- > 0 ? 1e35 : 1; };
+      Recorder told(stop_after);
+      train(config, told, ranks);
+      LineTask::factor_of_loss = {};
+    });
+    return weights_of(config);
+  };
+  const std::string whole = by_two("whole", INT64_MAX, {"batch.micro=2"});
+  for (const std::int64_t stop : {2, 4, 5}) {
+    const std::string run = concat("parts", stop);
+    by_two(run, stop, {"batch.micro=2"});
+    EXPECT_TRUE(by_two(run, INT64_MAX, {"strategy=zero3-fp32", "resume=auto"}) == whole) << stop;
+  }
+}
+
 // The loss scale finds its place: codes of gradients that are not finite leave nothing behind.
 TEST(SkippedSteps, AreFollowedByStepsThatAreTakenUnderEveryCompressionAndOptimizer) {
   const TemporaryFolder place;
