@@ -28,8 +28,9 @@ Examples:
   keel evaluate runs/mine data.path=other.txt         on other data
   keel launch -N 4 --strat zero3 evaluate runs/mine   a model that no rank has memory for alone
 
-Numbers are those that training told of the same step, to the bit, at any number of ranks and in every stage. Metrics
-have the names of metrics.jsonl.)";
+Numbers are those that training told of the same step, to the bit, at any number of ranks and in every stage, but
+for runs with sharding.weight_code by other ranks, and with outer.type between outer steps (docs/comm.md). Metrics have
+the names of metrics.jsonl.)";
 
 struct EvaluateArguments {
   TrainedArguments trained;

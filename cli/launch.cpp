@@ -185,7 +185,7 @@ LaunchWish read_wish(const LaunchArguments& arguments) {
   wish.strategy = arguments.strategy;
   KEEL_CHECK(arguments.hosts.empty() || arguments.hostfile.empty(), "give --hosts or --hostfile, not both");
   if (!arguments.hosts.empty()) wish.hosts = parse_hosts(arguments.hosts);
-  if (!arguments.hostfile.empty()) wish.hosts = parse_hostfile(read_text_file(arguments.hostfile));
+  if (!arguments.hostfile.empty()) wish.hosts = parse_hostfile(read_text(arguments.hostfile));
   KEEL_CHECK(!arguments.tcp || (!arguments.threads && arguments.launcher.empty()),
              "--tcp, --threads and --launcher are three ways to start ranks; give one of them");
   wish.timeout = arguments.timeout;

@@ -15,6 +15,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <iostream>
 #include <optional>
 #include <random>
 #include <string_view>
@@ -24,6 +25,7 @@
 #include "keel/runtime/error.h"
 #include "machine.h"
 #include "process.h"
+#include "rank_report.h"
 #include "ranks.h"
 #include "started_ranks.h"
 
@@ -101,7 +103,7 @@ class Ranks {
   Ranks(const Ranks&) = delete;
   Ranks& operator=(const Ranks&) = delete;
 
-  void start(const std::string& host, const Variables& environment) {
+  void start(int rank, const std::string& host, const Variables& environment) {
     std::array<int, 2> ends = {};
     KEEL_CHECK(::pipe2(ends.data(), O_CLOEXEC) == 0, "cannot make a pipe: ", std::strerror(errno));
     const bool is_here = is_this_machine(host);
@@ -110,7 +112,7 @@ class Ranks {
     KEEL_CHECK(child >= 0, "cannot start a process: ", std::strerror(errno));
     if (child == 0) become(words, is_here ? environment : Variables{}, ends[0]);
     ::close(ends[0]);
-    ranks_.push_back({child, ends[1]});
+    ranks_.push_back({child, ends[1], rank, is_here ? "" : host});
   }
 
   int run() {
@@ -133,6 +135,8 @@ class Ranks {
   struct Rank {
     pid_t process;
     int signals;  // the end of a pipe
+    int number;
+    std::string host;  // empty: this one
   };
 
   [[noreturn]] static void become(const std::vector<std::string>& words, const Variables& environment, int signals) {
@@ -157,6 +161,7 @@ class Ranks {
       if (::waitpid(rank.process, &status, WNOHANG) != rank.process) return false;
       ::close(rank.signals);
       const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+      if (!was_terminated_ && !is_a_stop(code)) tell_if_lost(rank, status);
       has_ended_well_ = has_ended_well_ || code == 0;
       if (code != 0 && keeps_going_ && !is_a_stop(code)) {
         if (code_ == 0) code_ = code;
@@ -168,6 +173,23 @@ class Ranks {
         end_all(code, Clock::now() + (is_a_stop(code) ? std::chrono::seconds(30) : std::chrono::seconds(1)));
       return true;
     });
+  }
+
+  // The process around a rank says how the rank ended, unless it goes with it.
+  void tell_if_lost(const Rank& rank, int status) const {
+    constexpr int kSshFailed = 255;
+    RankReport report = {RankReport::What::killed, rank.number};
+    if (WIFSIGNALED(status)) {
+      report.number = WTERMSIG(status);
+      report.text = concat("is lost: what stands around it was killed by signal ", report.number, " (",
+                           ::strsignal(report.number), "; process ", rank.process, " on ", host_name(), ")");
+    } else if (keeps_going_ && !rank.host.empty() && WEXITSTATUS(status) == kSshFailed) {
+      report.text = concat("is lost: ssh has no connection to ", rank.host, " any more");
+    } else {
+      return;
+    }
+    std::cerr << concat("keel: error: rank ", report.rank, ' ', report.text, '\n') << std::flush;
+    tell_launcher(report);
   }
 
   void end_all(int code, Clock::time_point when) {
@@ -222,7 +244,7 @@ int launch_over_tcp(int ranks, const std::vector<Host>& hosts, const Machines& m
   around.insert(around.end(), command.begin(), command.end());
   Ranks started(around, keeps_going);
   for (int rank = 0; rank < ranks; ++rank)
-    started.start(places[static_cast<std::size_t>(rank)],
+    started.start(machines.number * ranks + rank, places[static_cast<std::size_t>(rank)],
                   {{"KEEL_RANK", std::to_string(machines.number * ranks + rank)},
                    {"KEEL_SIZE", std::to_string(machines.count * ranks)},
                    {"KEEL_ADDRESS", address},

@@ -67,7 +67,7 @@ std::string text_for(const TokenizeArguments& arguments) {
   if (!is_made_of_text(arguments.tokenizer)) return {};
   KEEL_CHECK(arguments.texts.size() == 1, "the tokenizer ", arguments.tokenizer, " is made of one text, and there are ",
              arguments.texts.size(), "; take another one, such as byte");
-  return read_text_file(arguments.texts.front());
+  return read_text(arguments.texts.front());
 }
 
 int run(const TokenizeArguments& arguments) {

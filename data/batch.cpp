@@ -86,6 +86,8 @@ Batch& Batch::keep_on_host(std::string_view name) {
   return *this;
 }
 
+bool Batch::stays_on_host(std::string_view name) const { return std::ranges::find(on_host_, name) != on_host_.end(); }
+
 bool Batch::has(std::string_view name) const { return is_in(fields_, name); }
 
 const Tensor& Batch::operator[](std::string_view name) const {
@@ -163,7 +165,7 @@ Batch transfer(const Batch& batch, const Context& target) {
   Batch moved = batch;
   moved.sample_ids_ = transfer(batch.sample_ids_, target);
   for (auto& [name, tensor] : moved.fields_)
-    if (std::ranges::find(batch.on_host_, name) == batch.on_host_.end()) tensor = transfer(tensor, target);
+    if (!batch.stays_on_host(name)) tensor = transfer(tensor, target);
   for (auto& [name, tensor] : moved.weight_tensors_) tensor = transfer(tensor, target);
   return moved;
 }

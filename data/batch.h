@@ -39,6 +39,7 @@ class Batch {
   // Where the batch travels to a device, this field stays in the processor's memory: what the host reads to know what
   // there is to compute.
   Batch& keep_on_host(std::string_view name);
+  bool stays_on_host(std::string_view name) const;
   // A field that is not there is an Error that lists those that are, the likeliest first: "the batch has no 'label';
   // did you mean 'labels'? It has input_ids i32 (8, 64), labels i32 (8, 64)".
   const Tensor& operator[](std::string_view name) const;

@@ -63,12 +63,13 @@ class Shortened final : public BatchSource {
       has_cut |= has_sequences(values);
       if (name == kLengths) batch.set(name, shorter_lengths(values, length));
       else batch.set(name, has_sequences(values) ? first_positions(values, length) : values);
+      if (whole.stays_on_host(name)) batch.keep_on_host(name);
     }
     if (!has_cut)
       throw Error(MessageLines{concat("a curriculum of lengths needs sequences of ", whole_,
                                       " positions, but a batch has\n", whole.signature())});
     for (const auto& [name, value] : whole.weights())
-      if (name != kRowWeight) batch.set_weight(name, weight_of(name, batch, length));
+      if (name != kRowWeight) batch.set_weight(name, weight_of(name, batch, length, counts_labels(whole, value)));
     return batch;
   }
 
@@ -78,9 +79,16 @@ class Shortened final : public BatchSource {
     return from_values(lengths.context(), each, lengths.shape());
   }
 
-  static double weight_of(const std::string& name, const Batch& batch, std::int64_t length) {
+  // Whether the tokens of a batch with lengths are the labels of its sequences, as where some of them are to be
+  // guessed.
+  bool counts_labels(const Batch& whole, double tokens) const {
+    return whole.has(kLabels) && has_sequences(whole[kLabels]) &&
+           static_cast<double>(counted_labels(whole[kLabels])) == tokens;
+  }
+
+  static double weight_of(const std::string& name, const Batch& batch, std::int64_t length, bool by_labels) {
     if (name == kPositionWeight) return static_cast<double>(batch.rows() * length);
-    if (name == kTokenWeight && batch.has(kLengths)) {
+    if (name == kTokenWeight && batch.has(kLengths) && !by_labels) {
       double sum = 0;
       for (const std::int64_t each : batch[kLengths].to_vector<std::int64_t>()) sum += static_cast<double>(each);
       return sum;

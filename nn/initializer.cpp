@@ -8,7 +8,7 @@
 namespace keel {
 
 Initializer Initializer::fan_in(std::int64_t inputs) {
-  const double bound = 1 / std::sqrt(static_cast<double>(inputs));
+  const double bound = inputs == 0 ? 0 : 1 / std::sqrt(static_cast<double>(inputs));
   return uniform(-bound, bound);
 }
 

@@ -21,7 +21,8 @@ struct Initializer {
   static Initializer constant(double value) { return {Kind::constant, value, 0}; }
   static Initializer normal(double deviation, double mean = 0) { return {Kind::normal, mean, deviation}; }
   static Initializer uniform(double low, double high) { return {Kind::uniform, low, high}; }
-  // Uniform in +-1/sqrt(inputs): PyTorch's default for linear layers (LeCun et al. 1998, up to a factor).
+  // Uniform in +-1/sqrt(inputs): PyTorch's default for linear layers (LeCun et al. 1998, up to a factor);
+  // 0 without inputs.
   static Initializer fan_in(std::int64_t inputs);
 
   // Writes elements first ... first + count - 1 of the parameter `name` to `out`.

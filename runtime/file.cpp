@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <optional>
 #include <random>
 #include <system_error>
 #include <utility>
@@ -64,6 +65,22 @@ std::size_t size_of_regular(const Descriptor& file, const std::string& path) {
   if (S_ISDIR(status.st_mode)) throw_io("read", path, "it is a folder; name a file");
   if (!S_ISREG(status.st_mode)) throw_io("read", path, "it is not a regular file");
   return static_cast<std::size_t>(status.st_size);
+}
+
+// `size`: of a file; without one it is a pipe or the like.
+std::string read_to_end(const Descriptor& file, const std::string& path, std::optional<std::size_t> size) {
+  std::string text;
+  if (size) text.reserve(*size + 1);
+  for (;;) {
+    if (!size && text.size() > kLongestStream)
+      throw_io("read", path, concat("it is no file, and has more than ", kLongestStream, " bytes"));
+    const std::size_t begin = text.size();
+    text.resize(std::max(text.capacity(), begin + kBufferBytes));
+    const ssize_t count = ::read(file.get(), text.data() + begin, text.size() - begin);
+    text.resize(begin + static_cast<std::size_t>(std::max<ssize_t>(count, 0)));
+    if (count == 0) return text;
+    if (count < 0 && errno != EINTR) throw_io("read", path, reason_of(errno));
+  }
 }
 
 // An empty path would open nothing, or the current folder.
@@ -346,22 +363,16 @@ std::string with_home_folder(std::string_view path) {
 }
 
 std::string read_text_file(const std::string& path) {
+  const Descriptor file(checked(path), kToRead);
+  return read_to_end(file, path, size_of_regular(file, path));
+}
+
+std::string read_text(const std::string& path) {
   const Descriptor file(checked(path), O_RDONLY);
   if (file.get() < 0) throw_io("read", path, reason_of(errno));
-  std::string text;
   struct stat status = {};
   const bool is_file = ::fstat(file.get(), &status) == 0 && S_ISREG(status.st_mode);
-  if (is_file) text.reserve(status.st_size + 1);
-  for (;;) {
-    if (!is_file && text.size() > kLongestStream)
-      throw_io("read", path, concat("it is no file, and has more than ", kLongestStream, " bytes"));
-    const std::size_t begin = text.size();
-    text.resize(std::max(text.capacity(), begin + kBufferBytes));
-    const ssize_t count = ::read(file.get(), text.data() + begin, text.size() - begin);
-    text.resize(begin + static_cast<std::size_t>(std::max<ssize_t>(count, 0)));
-    if (count == 0) return text;
-    if (count < 0 && errno != EINTR) throw_io("read", path, reason_of(errno));
-  }
+  return read_to_end(file, path, is_file ? std::optional(static_cast<std::size_t>(status.st_size)) : std::nullopt);
 }
 
 void write_text_file(const std::string& path, std::string_view text) {

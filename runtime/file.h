@@ -130,8 +130,10 @@ class AtomicFolder {
   bool committed_ = false;
 };
 
-// Everything that can be read from `path`: a file of any size, or up to 64 MiB of a pipe.
+// All of a regular file. Anything else is refused, and not waited for.
 std::string read_text_file(const std::string& path);
+// What a person names: also up to 64 MiB of a pipe.
+std::string read_text(const std::string& path);
 // Through AtomicFile.
 void write_text_file(const std::string& path, std::string_view text);
 

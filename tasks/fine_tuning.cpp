@@ -153,6 +153,7 @@ class FineTuningTask : public Task {
 
   std::string_view unit() const override { return kTokenWeight; }
   std::int64_t positions() const override { return base_.positions(); }
+  bool has_equal_rows() const override { return is_packed(); }
 
  private:
   bool is_packed() const { return site_.settings.flag(kPackingKey); }

@@ -51,6 +51,7 @@ class LabelTask : public Task {
   Loss training_step(const Batch& batch, Forward& pass) override { return loss_of(outputs(batch, pass), batch); }
   std::shared_ptr<const BatchSource> prediction_data(const std::string& path) override;
   std::int64_t positions() const override { return base_.positions(); }
+  bool has_equal_rows() const override { return false; }
   Beginning beginning() override;
   HubFiles hub_files(DType dtype) override;
 

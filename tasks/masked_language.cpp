@@ -158,9 +158,11 @@ class MaskedLanguageTask : public Task {
 
   std::string_view unit() const override { return kTokenWeight; }
   std::int64_t positions() const override { return base_.positions(); }
+  bool has_equal_rows() const override { return is_joined(); }
 
  private:
   bool is_of_tokens() const { return site_.settings.text(kDataType) == "tokens"; }
+  bool is_joined() const { return is_of_tokens() || site_.settings.text("data.rows") == "joined"; }
   std::string tokenizer_name() const { return is_of_tokens() ? "" : site_.settings.text("data.tokenizer"); }
   ModelSpecPtr shape() { return base_.spec(base_.is_published() ? 0 : vocabulary()); }
 
@@ -231,7 +233,7 @@ class MaskedLanguageTask : public Task {
     const std::int64_t own = positions() - masking.around.size();
     KEEL_CHECK(own >= 1, "model.block is ", positions(), ", and the tokenizer puts ", masking.around.size(),
                " special tokens around each text; take a longer block");
-    const bool joined = is_of_tokens() || settings.text("data.rows") == "joined";
+    const bool joined = is_joined();
     if (joined) masking.length = positions();
     TextRows rows;
     rows.words = masking.masking != Masking::tokens;

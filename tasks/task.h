@@ -210,6 +210,9 @@ class TaskBase {
   virtual std::string_view unit() const { return kRowWeight; }
   // Positions of a row, such as the tokens of a window, for predictions of a step's work without data.
   virtual std::int64_t positions() const { return 1; }
+  // Whether every row has so many positions, so that a curriculum of lengths can cut it; not where rows are filled up
+  // to the longest of a step.
+  virtual bool has_equal_rows() const { return true; }
   // Warnings about settings that fit together badly.
   virtual std::vector<std::string> notes() { return {}; }
 

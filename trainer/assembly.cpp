@@ -77,6 +77,16 @@ GroupRule with_layer_factors(GroupRule rule, const Config& config, LayerDepths d
   };
 }
 
+// Of parameters, each once.
+std::vector<std::string> names_of(Module& model) {
+  std::vector<std::string> names;
+  std::set<const Parameter::State*> seen;  // a tied parameter stands where it is met first
+  for_each_parameter(model, [&](const std::string& path, Parameter& parameter) {
+    if (seen.insert(parameter.state().get()).second) names.push_back(path);
+  });
+  return names;
+}
+
 }  // namespace
 
 Context make_context(const Config& config, const Communicator& communicator, LogSink log) {
@@ -122,14 +132,7 @@ std::unique_ptr<Optimizer> make_optimizer(const Config& config) {
   return make_optimizer(entry, values, config.seed, variants);
 }
 
-LayerDepths depths_of(Module& model) {
-  std::vector<std::string> names;
-  std::set<const Parameter::State*> seen;  // a tied parameter stands where it is met first
-  for_each_parameter(model, [&](const std::string& path, Parameter& parameter) {
-    if (seen.insert(parameter.state().get()).second) names.push_back(path);
-  });
-  return layer_depths(names);
-}
+LayerDepths depths_of(Module& model) { return layer_depths(names_of(model)); }
 
 GroupRule make_groups(const Config& config, Module& model) {
   GroupRule rule = group_by_name(config.optimizer.groups);
@@ -139,13 +142,11 @@ GroupRule make_groups(const Config& config, Module& model) {
   return keep_full_state(std::move(rule), embedding_tables(model));
 }
 
-std::string check_groups(const Config& config, const Sharded& engine) {
-  std::vector<std::string> names, words;
-  for (const auto& unit : engine.units())
-    for (const Segment& segment : unit->layout().segments) {
-      names.push_back(segment.name);
-      for (const std::string_view word : split_text(segment.name, '.')) words.emplace_back(word);
-    }
+std::string check_groups(const Config& config, Module& model) {
+  const std::vector<std::string> names = names_of(model);
+  std::vector<std::string> words;
+  for (const std::string& name : names)
+    for (const std::string_view word : split_text(name, '.')) words.emplace_back(word);
   std::string unused;
   for (const GroupPattern& group : config.optimizer.groups) {
     KEEL_CHECK(std::any_of(names.begin(), names.end(), [&](const std::string& name) { return group.fits(name); }),

@@ -31,7 +31,7 @@ GroupRule make_groups(const Config& config, Module& model);
 LayerDepths depths_of(Module& model);
 // Throws an Error where a group fits no parameter, which is a misspelling. Returns a note on words of patterns that fit
 // none; empty: all do.
-std::string check_groups(const Config& config, const Sharded& engine);
+std::string check_groups(const Config& config, Module& model);
 
 // The learning rate of each step and, where the schedule cycles it, the momentum.
 StepCurves make_curves(const Config& config, const Context& context);

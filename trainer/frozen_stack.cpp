@@ -43,7 +43,12 @@ ShardedOptions answering_options(const Config& config, Module& model, int ranks)
   options.sharding = trained.sharding;
   options.sharding.offload_optimizer = options.sharding.offload_gradients = Residence::device;
   options.sharding.virtual_ranks = 0;  // nothing is added over ranks
-  if (options.sharding.group > 0 && ranks % options.sharding.group != 0) options.sharding.group = 0;
+  ShardingOptions& sharding = options.sharding;
+  if (sharding.group > 0 && ranks % sharding.group != 0) sharding.group = 0;
+  if (sharding.subgroup > 0 && (sharding.group > 0 ? sharding.group : ranks) % sharding.subgroup != 0) {
+    sharding.subgroup = 0;
+    sharding.secondary = false;
+  }
   return options;
 }
 

@@ -61,7 +61,7 @@ Data open_training_data(Config& config, TaskBase& task) {
     } catch (const Error& error) { throw Error(concat("data.batches: ", error.what())); }
   config.eval.batches.check_sets(data.validation, "eval.batches");
   measure_lengths(config, data.training->steps_per_epoch(), data.training->steps());
-  data.training = with_curriculum(config.curriculum, data.training, task.positions());
+  data.training = with_curriculum(config.curriculum, data.training, task.has_equal_rows() ? task.positions() : 0);
   return data;
 }
 

@@ -1,5 +1,7 @@
 #include "keel/trainer/run_outcomes.h"
 
+#include <algorithm>
+
 #include "keel/dist/comm/agreement.h"
 #include "keel/dist/comm/exchange.h"
 
@@ -9,11 +11,35 @@ RunOutcomes::RunOutcomes(const Site& site) : site_(site), known_step_(site.state
   for (const auto& stack : site.stacks.trained()) {
     const Sharded& engine = stack->engine();
     skipped_.emplace(stack->name(), SkippedSteps(engine.options().scaling, engine.steps_taken(), stack->name()));
+    has_groups_ |= static_cast<bool>(engine.options().strategy);
   }
 }
 
 void RunOutcomes::check_some_step_was_taken() const {
-  for (const auto& [name, skipped] : skipped_) skipped.check_some_step_was_taken();
+  for (const auto& [name, skipped] : skipped_) {
+    if (!has_groups_) {
+      skipped.check_some_step_was_taken();
+      continue;
+    }
+    // What one group has learnt gets to the others.
+    std::string none;
+    try {
+      skipped.check_some_step_was_taken();
+    } catch (const AgreedError& error) { none = error.what(); }
+    std::vector<std::string> all;
+    site_.ranks.attempt([&] { all = gather_texts(site_.ranks, none); });
+    if (std::ranges::none_of(all, &std::string::empty)) throw AgreedError(all.front(), ErrorKind::numeric);
+  }
+}
+
+// Steps that groups of ranks skip are their own, and so is what such steps end.
+void RunOutcomes::count(const ModelUpdate& update) {
+  try {
+    skipped_.at(update.model).count(update.result, known_step_);
+  } catch (const AgreedError& error) {
+    if (!has_groups_) throw;
+    skips_ = error.what();
+  }
 }
 
 void RunOutcomes::handle(const RunSteps::Turn& turn, const RunSteps& steps) {
@@ -30,15 +56,17 @@ void RunOutcomes::handle(const RunSteps::Turn& turn, const RunSteps& steps) {
   }
   site_.state.optimizer.steps = turn.outcome->result.steps_taken;
   known_step_ = turn.outcome->step;
-  for (const ModelUpdate& each : turn.outcome->updates) skipped_.at(each.model).count(each.result, known_step_);
+  for (const ModelUpdate& each : turn.outcome->updates) count(each);
 }
 
 // On all ranks: why this one cannot go on.
 void RunOutcomes::fail_together(int rank, const RunSteps& steps) {
   const RunCallbacks& callbacks = site_.callbacks;
   const std::string& missing = steps.data_failure();
-  const std::string reason = broadcast_text(site_.ranks, missing.empty() ? callbacks.failure() : missing, rank);
-  const ErrorKind kind = missing.empty() ? callbacks.failure_kind() : ErrorKind::io;
+  const bool skips = missing.empty() && !skips_.empty();
+  const std::string& own = skips ? skips_ : missing.empty() ? callbacks.failure() : missing;
+  const std::string reason = broadcast_text(site_.ranks, own, rank);
+  const ErrorKind kind = skips ? ErrorKind::numeric : missing.empty() ? callbacks.failure_kind() : ErrorKind::io;
   const ErrorKind told = gather_values(site_.ranks, kind)[static_cast<std::size_t>(rank)];
   if (!reason.empty())
     throw AgreedError(MessageLines{site_.ranks.size() == 1 ? reason : concat("rank ", rank, ": ", reason)}, told);

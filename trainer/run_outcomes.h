@@ -35,7 +35,7 @@ class RunOutcomes {
   // others with the next step, so that all can save. Where a rank has told that it cannot go on, all throw why.
   void handle(const RunSteps::Turn& turn, const RunSteps& steps);
   // Whether this rank cannot go on, and whether all ranks know of it.
-  bool has_failed() const { return failure_ != nullptr || !site_.callbacks.failure().empty(); }
+  bool has_failed() const { return failure_ != nullptr || !skips_.empty() || !site_.callbacks.failure().empty(); }
   bool failure_is_known() const { return failure_is_known_; }
   // Reports an outcome, and lets failures through.
   void report(const StepOutcome& outcome, const RunSteps& steps);
@@ -43,18 +43,21 @@ class RunOutcomes {
   // Steps taken. Those whose outcome is not known yet count as taken.
   std::int64_t taken() const { return site_.state.optimizer.steps + site_.state.step - known_step_; }
   double loss() const { return loss_; }  // of the last step that has come out
-  // An AgreedError where every update of a model was skipped.
+  // An AgreedError where every update of a model was skipped, by all groups of ranks that take steps by themselves.
   void check_some_step_was_taken() const;
   // Milliseconds in which this rank has waited for others.
   double waited_ms(const RunSteps& steps) const { return steps.waited_ms() + site_.stacks.waited_ms(); }
 
  private:
+  void count(const ModelUpdate& update);
   [[noreturn]] void fail_together(int rank, const RunSteps& steps);
 
   Site site_;
   std::map<std::string, SkippedSteps> skipped_;  // by model
   std::int64_t known_step_;     // whose outcome is known; site.state.optimizer counts the steps taken up to it
   std::exception_ptr failure_;  // of a report
+  bool has_groups_ = false;     // that skip steps by themselves
+  std::string skips_;           // why this rank's group cannot go on
   bool failure_is_known_ = false;
   double loss_ = 0;
   std::vector<std::pair<std::string, double>> logged_;  // by callbacks, since the last record

@@ -42,9 +42,9 @@ std::vector<FlatBuffer> planned_layout(Module& model, int shards, std::int64_t b
 Stack::Stack(const StackSite& site, Module& model, const std::string& name, int first_subject)
     : site_(site),
       model_(model),
+      warning_(check_groups(site.config, model)),
       engine_(model, site.context, site.ranks, make_optimizer(site.config),
-              trained_options(site, model, name, first_subject)),
-      warning_(check_groups(site.config, engine_)) {}
+              trained_options(site, model, name, first_subject)) {}
 
 const StepCurves& Stack::curves() {
   if (!curves_.rates.defined()) curves_ = make_curves(site_.config, site_.context);

@@ -46,8 +46,8 @@ class Stack {
  private:
   StackSite site_;
   Module& model_;
-  Sharded engine_;
   std::string warning_;
+  Sharded engine_;
   StepCurves curves_;
 };
 

@@ -78,6 +78,7 @@ class Run {
     tell_once(LogLevel::info, data_.note);
     stacks_->load(folder_, data_, resume_);
     if (resume_) state_ = resume_->state;
+    if (resume_ && engine().has_strategy()) state_.optimizer = engine().state();  // of this group
     stacks_->trace().begin(state_.step);
     together(ranks_, [&] {
       Callbacks all = own_callbacks(config_);

@@ -1,6 +1,7 @@
 #include "keel/trainer/training_step.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "keel/autograd/flops.h"
@@ -170,7 +171,8 @@ Forward TrainingSteps::pass_of(const Pending& pending, const Batch& batch) const
 void TrainingSteps::run_micro_batch(std::size_t index, const Batch& batch, Pending& pending) {
   const FlopCount count;
   compute(index, batch, pending);
-  pending.flops += batch.is_stand_in() ? 0 : count.flops() * filled_share(batch);
+  // Whole numbers, whose sum is the same however ranks divide the rows.
+  pending.flops += batch.is_stand_in() ? 0 : std::round(count.flops() * filled_share(batch));
 }
 
 void TrainingSteps::compute(std::size_t index, const Batch& batch, Pending& pending) {

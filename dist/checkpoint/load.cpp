@@ -1,5 +1,6 @@
 #include "keel/dist/checkpoint/load.h"
 
+#include <algorithm>
 #include <cstring>
 #include <type_traits>
 #include <utility>
@@ -32,6 +33,17 @@ std::vector<TensorParts> residuals_of(const ExtentReader& reader, const Manifest
   return mine;
 }
 
+void fill_group(const ExtentReader& reader, const Manifest& manifest, Sharded& engine) {
+  const std::string section = section_of_group(engine.group());
+  TensorParts parts = group_parts(engine);
+  const bool has_steps = std::ranges::any_of(manifest.tensors, [&](const auto& tensor) {
+    return tensor.section == section && tensor.name == parts.back().name;
+  });
+  if (!has_steps) parts.pop_back();  // of an older keel: those of the first group
+  reader.fill(section, parts);
+  if (has_steps) engine.adopt_group_steps();
+}
+
 // Groups that have weights of their own go on from these, or, where there were not as many, all from those of the
 // first.
 void load_groups(const ExtentReader& reader, const Manifest& manifest, Sharded& engine, Communicator& ranks) {
@@ -44,7 +56,7 @@ void load_groups(const ExtentReader& reader, const Manifest& manifest, Sharded& 
   const auto saved = static_cast<int>(manifest.sections("group.").size()) + 1;
   if (saved == engine.groups()) {
     together(ranks, [&] {
-      if (engine.group() > 0) reader.fill(section_of_group(engine.group()), group_parts(engine));
+      if (engine.group() > 0) fill_group(reader, manifest, engine);
     });
     engine.adopt_weights();
   } else if (ranks.rank() == 0) {

@@ -62,6 +62,7 @@ TensorParts group_parts(const Sharded& engine) {
       part.name = kind + part.name;
       all.push_back(std::move(part));
     }
+  all.push_back(engine.group_steps().front());
   return all;
 }
 

@@ -25,8 +25,8 @@ std::string section_of_stack(std::string_view name, std::string_view what);
 // Weights and state of another engine, which is saved beside the first; both have names.
 std::vector<SavedBeside> saved_with(Sharded& engine);
 
-// Of a group of ranks that has weights of its own: its section, and views of this rank's weights, optimizer state, and
-// what its strategy of communication keeps of the group.
+// Of a group of ranks that has weights of its own: its section, and views of this rank's weights, optimizer state, what
+// its strategy of communication keeps of the group, and last the group's counts of steps.
 std::string section_of_group(int group);
 TensorParts group_parts(const Sharded& engine);
 

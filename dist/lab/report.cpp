@@ -233,7 +233,7 @@ Report parse_report(std::string_view text, std::string_view source) {
   return report;
 }
 
-Report load_report(const std::string& path) { return parse_report(read_text_file(path), path); }
+Report load_report(const std::string& path) { return parse_report(read_text(path), path); }
 
 std::string to_csv(const Report& report) {
   std::string text = column_names(record_fields(), "");

@@ -65,8 +65,8 @@ void plan_gathers(RankPlan& plan, const UnitSplit& unit, std::int64_t times) {
   if (times > first) plan.collectives.push_back(secondary_gather_of(unit, times - first));
 }
 
-void plan_strategy(RankPlan& plan, std::span<const UnitSplit> units, const CommunicationStrategy& strategy, int groups,
-                   int group) {
+StrategyCost plan_strategy(RankPlan& plan, std::span<const UnitSplit> units, const CommunicationStrategy& strategy,
+                           int groups, int group) {
   std::vector<StrategyNumbers> numbers;
   for (const UnitSplit& unit : units)
     if (unit.trainable) numbers.push_back({unit.owned.count(), unit.owns_all() ? unit.ranks : 1});
@@ -74,6 +74,7 @@ void plan_strategy(RankPlan& plan, std::span<const UnitSplit> units, const Commu
   plan.memory.optimizer += cost.state;
   plan.traffic.strategy = cost.sent;
   plan.traffic.strategy_steps = cost.every;
+  return cost;
 }
 
 }  // namespace
@@ -157,7 +158,7 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
     const bool stays = answers || !sharding.reshard_after_forward || layout[i].unit.empty() ||
                        (sharding.keep_last_unit && layout[i].unit == last);
     plan_gathers(plan, unit, unit.shards_parameters ? passes * (stays ? 1 : 2) : 1);
-    if (!unit.shards_parameters) shared = std::max(shared, unit.trainable ? unit.gather_held() : 0);
+    if (!unit.shards_parameters) shared = std::max(shared, unit.gather_held());  // of a frozen one, at the start
     const std::int64_t mine = count_parameters(layout[i], unit.owned), numbers = saves ? mine : 0;
     plan.owned += mine;
     plan.memory.checkpoint += numbers * (unit.trainable && policy.master() ? wide : value_bytes);
@@ -214,8 +215,9 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
   if (rank == 0) plan.memory.checkpoint += kNumber * buffers.numbers;
   plan.traffic.control +=
       decider.elements(CollectiveKind::all_gather, told * kNumber * (buffers.moving_numbers + buffers.moving_buffers));
-  if (!place.sums_groups && place.groups > 1)
-    plan_strategy(plan, units, *options.strategy(), place.groups, rank / place.ranks);
+  const bool has_strategy = !place.sums_groups && place.groups > 1;
+  const StrategyCost strategy =
+      has_strategy ? plan_strategy(plan, units, *options.strategy(), place.groups, rank / place.ranks) : StrategyCost{};
   plan.memory.gradient += plan.memory.undelivered + plan.memory.partial_sums;
   plan.memory.file = files.room;
   plan.traffic.file_read = files.read;
@@ -244,8 +246,10 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
     add(sharding.offload_parameters, peaks.values_read, 0);
     add(sharding.offload_gradients, peaks.gradients_read, peaks.gradients_written);
   }
-  TierPeaks held;  // by an update
+  // By an update. What a strategy leads to is shared when it has ended, and what it holds is there until then.
+  TierPeaks held;
   if (!sharding.pages()) held = {shared, gradients};
+  held = held | TierPeaks{strategy.at_once, 0};
   for (std::size_t i = 0; i < batches.size(); ++i) {
     TierPeaks matrices, moving;
     if (!deals.empty()) {
@@ -254,7 +258,7 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
       if (!sharding.pages()) moving.host += gradients;
     }
     if (sharding.pages()) moving = moving | files.walks[i];
-    held = held | (matrices + moving);
+    held = held | (matrices + moving + TierPeaks{strategy.held, 0});
   }
   if (held.here > 0) plan.memory.buckets = std::max(plan.memory.buckets, held.here + plan.memory.undelivered);
   plan.memory.host_buckets = std::max(plan.memory.host_buckets, held.host);

@@ -107,6 +107,7 @@ void Sharded::begin_strategy() {
   }
   strategy_->begin(site);
   strategy_step_count_ = zeros(context_.host(), {1}, DType::f64, Purpose::workspace);
+  group_steps_ = zeros(context_.host(), {5}, DType::f64, Purpose::workspace);
 }
 
 Sharded::~Sharded() {

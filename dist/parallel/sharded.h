@@ -148,6 +148,10 @@ class Sharded {
   void load_strategy_state(const TensorParts& state);
   // For whoever has written numbers into these views. Every rank calls it.
   void adopt_strategy_state();
+  // "steps": the counts of steps and the loss scale of this rank's group, which has its own; and for whoever has
+  // written numbers into that view.
+  TensorParts group_steps() const;
+  void adopt_group_steps();
   // For whoever has loaded weights: they are where all groups begin. Every rank calls it.
   void restart_groups();
   // Whether this rank's parts are needed to have all: others may hold the same.
@@ -246,6 +250,7 @@ class Sharded {
   std::unique_ptr<Communicator> group_control_;
   std::unique_ptr<CommunicationStrategy> strategy_;  // null: gradients of all ranks are summed
   Tensor strategy_step_count_;                       // f64 (1), on the processor
+  Tensor group_steps_;                               // f64 (5), on the processor
   std::vector<std::size_t> strategy_units_;          // by unit: its number among those that are trained
   std::unique_ptr<const Optimizer> optimizer_;
   ShardedOptions options_;

@@ -1,6 +1,7 @@
 // The numbers of the engine that a checkpoint keeps.
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <string>
 
@@ -110,6 +111,26 @@ void Sharded::load_strategy_state(const TensorParts& state) {
 
 void Sharded::adopt_strategy_state() {
   if (strategy_) strategy_->resumed(static_cast<std::int64_t>(*strategy_step_count_.data<double>()));
+}
+
+TensorParts Sharded::group_steps() const {
+  const StepState own = state();
+  auto* const numbers = group_steps_.data<double>();
+  numbers[0] = static_cast<double>(own.steps);
+  numbers[1] = own.loss_scale;
+  numbers[2] = own.hysteresis_left;
+  numbers[3] = static_cast<double>(own.good_in_a_row);
+  numbers[4] = static_cast<double>(own.skips_in_a_row);
+  return {{"steps", group_steps_.shape(), 0, group_steps_}};
+}
+
+void Sharded::adopt_group_steps() {
+  const auto* const numbers = group_steps_.data<double>();
+  adopt_steps({.steps = std::llround(numbers[0]),
+               .loss_scale = static_cast<float>(numbers[1]),
+               .hysteresis_left = static_cast<std::int32_t>(numbers[2]),
+               .good_in_a_row = std::llround(numbers[3]),
+               .skips_in_a_row = std::llround(numbers[4])});
 }
 
 void Sharded::restart_groups() {

@@ -1,5 +1,7 @@
 #include "keel/dist/strategies/chunk_payloads.h"
 
+#include <algorithm>
+
 #include "keel/kernels/elementwise.h"
 
 namespace keel {
@@ -60,10 +62,16 @@ void ChunkStrategy::exchange(std::vector<ChunkPayloads>& payloads) const {
 StrategyCost ChunkStrategy::cost(std::span<const StrategyNumbers> units, int groups, int /*group*/) const {
   constexpr std::int64_t kWidth = 4;  // bytes of fp32
   StrategyCost cost{.every = every_};
+  std::int64_t payloads = 0, working = 0;
   for (const StrategyNumbers& unit : units) {
-    cost.state += kept_ * kWidth * unit.count;
-    cost.sent += (groups - 1) * chunks_.count(unit) * codec_.bytes(chunks_.length);
+    const std::int64_t chunks = chunks_.count(unit);
+    cost.state += tensors_.kept * kWidth * unit.count;
+    cost.held += tensors_.held * kWidth * unit.count;
+    payloads += chunks * codec_.bytes(chunks_.length);
+    working = std::max(working, kWidth * (chunks * chunks_.length + tensors_.moved * unit.count));
   }
+  cost.sent = (groups - 1) * payloads;
+  cost.at_once = cost.held + (groups + 1) * payloads + working;
   return cost;
 }
 

@@ -54,9 +54,15 @@ class ChunkStrategy : public CommunicationStrategy {
   StrategyCost cost(std::span<const StrategyNumbers> units, int groups, int group) const override;
 
  protected:
-  // `every`: steps between two exchanges; `kept`: fp32 tensors of each unit that it keeps.
-  ChunkStrategy(std::int64_t chunk, const Codec& codec, std::int64_t every, int kept)
-      : chunks_{chunk}, codec_(codec), every_(every), kept_(kept) {}
+  // Tensors in fp32, each as large as a unit.
+  struct Tensors {
+    int kept = 0;   // of each unit, from step to step
+    int held = 0;   // of each unit, from an exchange until the step has ended
+    int moved = 0;  // of one unit, beside the chunks that are its mean
+  };
+  // `every`: steps between two exchanges.
+  ChunkStrategy(std::int64_t chunk, const Codec& codec, std::int64_t every, const Tensors& tensors)
+      : chunks_{chunk}, codec_(codec), every_(every), tensors_(tensors) {}
   // Sends the payloads of all units to the other groups, and waits for theirs.
   void exchange(std::vector<ChunkPayloads>& payloads) const;
 
@@ -67,7 +73,7 @@ class ChunkStrategy : public CommunicationStrategy {
 
  private:
   std::int64_t every_;
-  int kept_;
+  Tensors tensors_;
 };
 
 }  // namespace keel

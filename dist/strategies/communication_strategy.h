@@ -55,6 +55,8 @@ struct StrategyCost {
   std::int64_t state = 0;  // bytes that are kept from step to step
   std::int64_t sent = 0;   // bytes that are sent in `every` steps
   std::int64_t every = 1;
+  // Bytes of Purpose::bucket: the most at a time while it works, and the part that is there until the step has ended.
+  std::int64_t at_once = 0, held = 0;
 };
 
 class CommunicationStrategy {

@@ -1,5 +1,6 @@
 #include "keel/dist/strategies/outer_steps.h"
 
+#include <algorithm>
 #include <cmath>
 #include <exception>
 #include <optional>
@@ -53,7 +54,7 @@ class OuterSteps : public CommunicationStrategy {
     site_.emplace(site);
     std::vector<std::int64_t> sizes;
     for (const StrategyUnit& unit : site.units) sizes.push_back(unit.weights.numel());
-    fragments_ = deal_by_cost(sizes, static_cast<int>(options_.fragments));
+    fragments_ = deal(sizes);
     for (const StrategyUnit& unit : site.units) {
       Unit& own = units_.emplace_back();
       own.anchor = kept_copy(unit.weights);
@@ -113,7 +114,9 @@ class OuterSteps : public CommunicationStrategy {
 
   StrategyCost cost(std::span<const StrategyNumbers> units, int groups, int group) const override {
     const int kept = 1 + (options_.momentum > 0 ? 1 : 0) + (options_.delay > 0 ? 1 : 0) + (keeps_part() ? 1 : 0);
-    return cost_of_sums(units, groups, group, options_.every, kept);
+    StrategyCost cost = cost_of_sums(units, groups, group, options_.every, kept);
+    cost.at_once = most_at_once(units);
+    return cost;
   }
 
  private:
@@ -134,6 +137,27 @@ class OuterSteps : public CommunicationStrategy {
   };
 
   bool keeps_part() const { return options_.repeats && options_.delay > 0; }
+  std::vector<int> deal(const std::vector<std::int64_t>& sizes) const {
+    return deal_by_cost(sizes, static_cast<int>(options_.fragments));
+  }
+  // Bytes of the means that have come of a fragment's units and are not used yet, where no step lies in between, with
+  // the gradient of one, or of that with a copy beside it.
+  std::int64_t most_at_once(std::span<const StrategyNumbers> units) const {
+    constexpr std::int64_t kWidth = 4;
+    std::vector<std::int64_t> sizes;
+    for (const StrategyNumbers& unit : units) sizes.push_back(unit.count);
+    const std::vector<int> fragments = deal(sizes);
+    const bool copies = options_.blend < 1 || (options_.momentum > 0 && options_.nesterov);
+    std::vector<std::int64_t> waiting(static_cast<std::size_t>(options_.fragments));  // from the last unit on
+    std::int64_t most = 0;
+    for (std::size_t i = sizes.size(); i-- > 0;) {
+      std::int64_t& after = waiting[static_cast<std::size_t>(fragments[i])];
+      const std::int64_t others = options_.repeats && options_.delay == 0 ? after : 0;
+      most = std::max(most, others + (options_.delay == 0 || copies ? 2 : 1) * sizes[i]);
+      after += sizes[i];
+    }
+    return kWidth * most;
+  }
   static void wait(Unit& own) { std::exchange(own.sum, {}).wait(); }
   // Otherwise its ranks are not there any more.
   bool is_under_way(const Unit& own) const { return own.losses == site_->outer.losses(); }

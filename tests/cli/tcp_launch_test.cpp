@@ -150,8 +150,9 @@ TEST_F(TcpLaunch, AGroupThatIsDroppedDisturbsNeitherSavesNorTuningNorTheThread) 
 
 // The first group, too: whoever takes over what it writes saves what all begin with.
 TEST_F(TcpLaunch, WithRejoinADroppedGroupComesBackAndNoStepIsMadeTwice) {
-  for (const int victim : {2, 0}) {
-    SCOPED_TRACE(victim);
+  // As where a host is lost: what stands around the rank dies, and the rank with it.
+  for (const auto& [victim, is_all] : {std::pair(2, false), std::pair(0, false), std::pair(2, true)}) {
+    SCOPED_TRACE(concat(victim, is_all ? " and what stands around it" : ""));
     std::filesystem::remove_all(sandbox / "made");
     RunningProgram program = sandbox.start(
         "launch -N 3 --tcp --keep-going --rejoin 1 text.yaml run=made batch.global=6 steps=1000000 checkpoint.every=0 "
@@ -159,7 +160,9 @@ TEST_F(TcpLaunch, WithRejoinADroppedGroupComesBackAndNoStepIsMadeTwice) {
     wait_for_steps();
     const pid_t rank = testing::process_of_rank(victim, sandbox / "");
     ASSERT_NE(rank, 0);
-    ::kill(rank, SIGKILL);
+    const pid_t killed = is_all ? testing::parent_of(rank) : rank;
+    ASSERT_NE(killed, 0);
+    ::kill(killed, SIGKILL);
     const auto last_step = [&] {
       std::int64_t last = 0;
       for (const Json& record : read_metrics(sandbox / "made/metrics.jsonl")) last = record.at("step").integer();
@@ -176,6 +179,10 @@ TEST_F(TcpLaunch, WithRejoinADroppedGroupComesBackAndNoStepIsMadeTwice) {
     const Outcome outcome = program.wait();
     EXPECT_EQ(outcome.code, 128 + SIGTERM) << outcome.err;
     EXPECT_NE(outcome.err.find("keel: what was left out answers again; 3 ranks go on from step "), std::string::npos)
+        << outcome.err;
+    EXPECT_NE(outcome.err.find(concat("keel: error: rank ", victim, is_all ? " is lost: what stands around it " : " ",
+                                      "was killed by signal 9 (Killed; process ", killed, " on ")),
+              std::string::npos)
         << outcome.err;
     std::int64_t last = 0, missing = 0, dropped = 0;
     for (const Json& record : read_metrics(sandbox / "made/metrics.jsonl")) {

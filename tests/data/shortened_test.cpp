@@ -40,8 +40,10 @@ TEST(Shortened, KeepsTheFirstPositionsAndCountsWhatIsLeft) {
   batch.set("vectors", from_values<float>(context, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, {2, 3, 2}));
   batch.set("label", from_values<std::int32_t>(context, {8, 9}, {2}));
   batch.set("pair", from_values<std::int32_t>(context, {8, 9, 10, 11}, {2, 2}));
-  batch.set_weight("tokens", 5);
+  batch.set_weight("tokens", 5).keep_on_host("labels");
   const Batch left = cut(batch, 3, 2);
+  EXPECT_TRUE(left.stays_on_host("labels"));
+  EXPECT_FALSE(left.stays_on_host("input_ids"));
   EXPECT_EQ(doubles(left["input_ids"]), (std::vector<double>{1, 2, 4, 5}));
   EXPECT_EQ(doubles(left["labels"]), (std::vector<double>{2, -100, 5, 6}));
   EXPECT_EQ(doubles(left["vectors"]), (std::vector<double>{1, 2, 3, 4, 7, 8, 9, 10}));
@@ -63,6 +65,22 @@ TEST(Shortened, CountsSequencesThatWereFilledUpByTheirLengths) {
   EXPECT_EQ(doubles(left["lengths"]), (std::vector<double>{2, 1, 2}));
   EXPECT_EQ(left.weight("tokens"), 5);
   EXPECT_EQ(left.weight("positions"), 6);
+}
+
+TEST(Shortened, CountsTheTargetsThatAreLeftWhereTheWeightIsTheirNumber) {
+  const Context context = testing::context(1);
+  const auto batch_of = [&](double tokens, const Tensor& labels) {
+    Batch batch(context, 0, 2);
+    batch.set("ids", from_values<std::int32_t>(context, std::vector<std::int32_t>(8, 1), {2, 4}));
+    batch.set("labels", labels).set("lengths", from_values<std::int64_t>(context, {4, 3}, {2}));
+    return batch.set_weight("tokens", tokens);
+  };
+  const Tensor labels = from_values<std::int32_t>(context, {-100, 5, 6, -100, 7, -100, -100, -100}, {2, 4});
+  for (const std::int64_t length : {1, 2, 3})
+    EXPECT_EQ(cut(batch_of(3, labels), 4, length).weight("tokens"), static_cast<double>(length));
+  EXPECT_EQ(cut(batch_of(7, labels), 4, 2).weight("tokens"), 4) << "the lengths";
+  const Tensor of_rows = from_values<std::int32_t>(context, {1, 2}, {2});
+  EXPECT_EQ(cut(batch_of(2, of_rows), 4, 2).weight("tokens"), 4) << "labels of rows are none of sequences";
 }
 
 TEST(Shortened, RefusesWeightsThatItCannotCountAndRowsThatAreNoSequences) {

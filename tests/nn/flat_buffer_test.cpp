@@ -281,6 +281,7 @@ TEST(Initializer, WritesTheDistributionThatItNames) {
     EXPECT_NEAR(moments(values).first, (low + high) / 2, 4 * width / std::sqrt(12.0 * kCount));
   }
   EXPECT_EQ(numbers(Initializer::constant(7)), std::vector<float>(kCount, 7));
+  EXPECT_EQ(numbers(Initializer::fan_in(0)), std::vector<float>(kCount, 0));
   for (const std::int64_t first : {1, 1000, 39999}) {
     std::vector<float> tail(static_cast<std::size_t>(kCount - first));
     Initializer::normal(0.5, 3).fill(context, 3, "weight", first, kCount - first, tail.data());

@@ -2,10 +2,13 @@
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <csignal>
 #include <filesystem>
+#include <fstream>
+#include <thread>
 #include <vector>
 
 #include "tests/temporary_folder.h"
@@ -161,8 +164,15 @@ TEST(MappedFile, RefusesWhatIsNotAFileAndNamesIt) {
   EXPECT_NE(error_of([&] { MappedFile file(folder.path()); }).find("is a folder"), std::string::npos);
   EXPECT_NE(error_of([&] { MappedFile file("/dev/null"); }).find("not a regular file"), std::string::npos);
   EXPECT_NE(error_of([&] { read_text_file(folder / "none"); }).find(folder / "none"), std::string::npos);
-  EXPECT_EQ(error_of([] { read_text_file("/dev/zero"); }),
+  EXPECT_EQ(error_of([] { read_text_file("/dev/zero"); }), "cannot read '/dev/zero': it is not a regular file");
+  EXPECT_EQ(error_of([] { read_text("/dev/zero"); }),
             "cannot read '/dev/zero': it is no file, and has more than 67108864 bytes");
+  ASSERT_EQ(::mkfifo((folder / "fifo").c_str(), 0600), 0);
+  EXPECT_EQ(error_of([&] { read_text_file(folder / "fifo"); }),
+            concat("cannot read '", folder / "fifo", "': it is not a regular file"));
+  std::thread writer([&] { std::ofstream(folder / "fifo") << "through a pipe"; });
+  EXPECT_EQ(read_text(folder / "fifo"), "through a pipe");
+  writer.join();
   EXPECT_FALSE(error_of([&] { read_text_file(folder.path()); }).empty());
 }
 

@@ -101,11 +101,10 @@ TEST(EngineOptions, HaveTheNumbersAndGroupsOfTheConfiguration) {
 TEST(EngineOptions, AreToldOfGroupsThatFitNothing) {
   const TemporaryFolder place;
   TwoLayers model;
-  const Sharded engine(model, Context::create({.threads = 1}), make_sgd());
   const auto told = [&](const std::string& groups) {
     const Config config = with_keys(place, {concat("optimizer.groups=", groups)});
     std::string text;
-    const std::string refusal = error_of([&] { text = check_groups(config, engine); });
+    const std::string refusal = error_of([&] { text = check_groups(config, model); });
     return refusal.empty() ? text : concat("refused: ", refusal);
   };
   EXPECT_EQ(told("[]"), "");

@@ -116,6 +116,8 @@ TEST(FineTuningRun, RefusesRecordsAndTokenizersThatDoNotFit) {
   expect({"data.tokenizer=model"}, "there is no model.from whose tokenizer could be taken");
   expect({"model.block=40"}, " tokens, and a row has 40; shorten it, enlarge model.block");
   expect({"model.block=4", "data.long=skip"}, "has no record that fits in model.block=4 tokens");
+  expect({"data.packing=false", "curriculum={type: fixed_linear, steps: 3}"},
+         "curriculum.type: the rows of this task are no sequences of a known length");
   expect({"data.prompt=question"}, ": the record has neither 'messages' nor 'question'");
   EXPECT_FALSE(std::filesystem::exists(place / "r"));
   Recorder told;

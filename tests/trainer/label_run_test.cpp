@@ -85,6 +85,16 @@ TEST_P(LabelRun, IsEvaluatedAndPredictedAlikeByAnyNumberOfRanks) {
   EXPECT_EQ(example, 31);
 }
 
+TEST_P(LabelRun, HasNoCurriculumOfLengthsAsRowsAreAsLongAsTheLongestOfAStep) {
+  const TemporaryFolder place;
+  write_verdicts(place, 37);
+  const Config config = verdict_run(place, "run", GetParam(), {"curriculum={type: fixed_linear, steps: 3}"});
+  TrainObserver silent;
+  EXPECT_EQ(error_of([&] { train(config, silent); }),
+            "curriculum.type: the rows of this task are no sequences of a known length");
+  EXPECT_FALSE(std::filesystem::exists(config.run));
+}
+
 INSTANTIATE_TEST_SUITE_P(Tasks, LabelRun, ::testing::Values("sequence_classification", "token_classification"),
                          [](const auto& info) { return std::string(info.param); });
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "keel/trainer/generate.h"
+#include "keel/trainer/run_plan.h"
 #include "tests/error_of.h"
 #include "tests/trainer/hub_support.h"
 
@@ -200,6 +201,19 @@ TEST(LoraRun, MergesIntoTheWeightsInFp32AndRoundsOnce) {
   const Config again = hub_run(place, "again", {"model.from=" + place / "merged-f32"});
   train_by(1, again);
   EXPECT_EQ(answer_of(again, 1), answer_of(config, 2, "zero3"));
+}
+
+TEST(LoraRun, HasTheMemoryOfCodesThatIsPlanned) {
+  const TemporaryFolder place;
+  published(place);
+  for (const char* strategy : {"ddp-fp32", "zero1-bf16", "zero3-fp32"}) {
+    const Config config =
+        adapted_run(place, strategy, {"sharding.weight_code=int8", concat("strategy=", strategy), "eval.every=0"});
+    train_by(2, config);
+    const auto measured = read_measured_run(config.run);
+    ASSERT_TRUE(measured.has_value());
+    EXPECT_EQ(measured->buckets, plan_run(config, *make_task(config), 2).memory.buckets) << strategy;
+  }
 }
 
 TEST(LoraRun, SaysWhatIsWrong) {

@@ -63,6 +63,20 @@ TEST(MaskedLanguageRun, HasTheSameBitsInEveryStageAndAfterAResumeInAnotherOne) {
     }
 }
 
+TEST(MaskedLanguageRun, GrowsItsSequencesWhereRowsAreEqualAndSaysSoWhereTheyAreNot) {
+  const TemporaryFolder place;
+  const std::string growing = "curriculum={type: fixed_discrete, lengths: [8, 16, 24], until: [1, 2]}";
+  expect_same_bits_in_every_stage(2, 2, [&](const std::string& name, std::vector<std::string> more) {
+    more.push_back(growing);
+    return masked_run(place, name, std::move(more));
+  });
+  const Config config = masked_run(place, "documents", {growing, "data.rows=documents"});
+  TrainObserver silent;
+  EXPECT_EQ(error_of([&] { train(config, silent); }),
+            "curriculum.type: the rows of this task are no sequences of a known length");
+  EXPECT_FALSE(std::filesystem::exists(config.run));
+}
+
 TEST(MaskedLanguageRun, LearnsThatLinesFollowOneForm) {
   const TemporaryFolder place;
   Recorder told;

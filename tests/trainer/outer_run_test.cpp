@@ -61,6 +61,32 @@ TEST(OuterRun, GoesOnWithOtherRanksFromTheFirstGroup) {
   }
 }
 
+TEST(OuterRun, HasTheMemoryThatIsPlanned) {
+  for (const auto& [outer, group, strategy] : std::vector<std::tuple<const char*, int, const char*>>{
+           {"{type: local_sgd, every: 2}", 2, "ddp-fp32"},
+           {"{type: diloco, every: 2, on_failure: drop}", 1, "zero1-bf16"},
+           {"{type: streaming_diloco, every: 4, fragments: 2}", 1, "zero3-fp32"},
+           {"{type: streaming_diloco, every: 3, fragments: 3, delay: 0, blend: 1, on_failure: drop}", 2, "ddp-bf16"},
+           {"{type: streaming_diloco, every: 3, fragments: 1, blend: 1, momentum: 0}", 1, "ddp-fp32"},
+           {"{type: sparse_loco, every: 3, chunk: 64, keep: 4}", 2, "ddp-fp32"},
+           {"{type: sparse_loco, every: 2, chunk: 100, keep: 9, bits: 32}", 2, "zero3-bf16"},
+           {"{type: demo, chunk: 16, keep: 2}", 2, "zero2-fp32"},
+           {"{type: demo, chunk: 100, keep: 9}\noptimizer: {type: Muon}", 2, "ddp-bf16"}}) {
+    const TemporaryFolder place;
+    const Config config = parse_config(
+        concat("steps: 4\nmodel: {layers: 2, heads: 2, width: 20, block: 9}\ndata: {type: addition, digits: 2}\n"
+               "batch: {global: 4}\neval: {every: 0, samples: 4}\ncheckpoint: {every: 0}\nthreads: 1\nouter: ",
+               outer, "\nsharding: {group: ", group, "}\nstrategy: ", strategy, "\nrun: ", place / "run", '\n'),
+        "outer.yaml");
+    train_by(4, config);
+    const MemoryPlan plan = plan_run(config, *make_task(config), 4).memory;
+    const auto measured = read_measured_run(config.run);
+    ASSERT_TRUE(measured.has_value());
+    EXPECT_EQ(measured->buckets, plan.buckets) << outer << ' ' << strategy;
+    EXPECT_EQ(measured->optimizer, plan.optimizer) << outer << ' ' << strategy;
+  }
+}
+
 // Keys of a program with a strategy of its own.
 std::shared_ptr<const ConfigKeys> elastic_keys() {
   const StrategyEntry elastic = {

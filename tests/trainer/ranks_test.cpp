@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <regex>
@@ -95,11 +97,15 @@ TEST(TrainingByRanks, ContinuesEveryOptimizerFromItsCheckpoint) {
 
 TEST(TrainingByRanks, AGroupThatFitsNoParameterIsAnErrorAndAWordThatFitsNoneAWarning) {
   const TemporaryFolder place;
-  const auto groups = [&](const char* name, const char* match) {
-    return small_run(place, name, {"steps=4", concat("optimizer.groups=[{match: \"", match, "\", weight_decay: 0}]")});
+  const auto groups = [&](const char* name, const char* match, const char* lies = "device") {
+    return small_run(place, name,
+                     {"steps=4", concat("sharding.offload_optimizer=", lies),
+                      concat("optimizer.groups=[{match: \"", match, "\", weight_decay: 0}]")});
   };
   EXPECT_EQ(error_of([&] { train_by(2, groups("a", "wtee")); }),
             "optimizer.groups: 'wtee' fits no parameter; did you mean 'wte'?");
+  EXPECT_THROW(train_by(2, groups("a", "wtee", "file")), Error);
+  EXPECT_FALSE(std::filesystem::exists(place / "a")) << "not for pages either";
   Recorder recorder;
   train(groups("b", "bias|wtee"), recorder);
   EXPECT_NE(recorder.messages.find("no parameter's name contains 'wtee'; did you mean 'wte'?"), std::string::npos);

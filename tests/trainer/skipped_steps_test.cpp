@@ -1,9 +1,11 @@
 // Runs in which steps are skipped because a gradient is not finite.
 
 #include <cmath>
+#include <set>
 
 #include "keel/trainer/skipped_steps.h"
 #include "tests/error_of.h"
+#include "tests/trainer/line_task.h"
 #include "tests/trainer/run_support.h"
 
 namespace keel {
@@ -79,6 +81,62 @@ TEST(SkippedSteps, ARunThatTakesNoneIsAnErrorOnEveryRank) {
     });
     for (int r = 0; r < n; ++r)
       EXPECT_NE(messages[r].find("every step of this run was skipped"), std::string::npos) << messages[r];
+  }
+}
+
+// How a run of three groups ends on each rank, where gradients of these are too large to be finite.
+std::vector<std::string> ends_of_groups(const std::set<int>& large, std::vector<std::string> more) {
+  const TemporaryFolder place;
+  more.insert(more.begin(), {"outer={type: local_sgd, every: 2}", "batch.global=3", "batch.micro=1"});
+  const Config config = smallest_run(place, "run", std::move(more));
+  std::vector<std::string> errors(3);
+  run_ranks(3, [&](Communicator& ranks) {
+    if (large.contains(ranks.rank())) LineTask::factor_of_loss = [](bool training) { return training ? 1e35 : 1; };
+    Recorder told;
+    errors[static_cast<std::size_t>(ranks.rank())] = error_of([&] { train(config, told, ranks); });
+    LineTask::factor_of_loss = {};
+  });
+  return errors;
+}
+
+TEST(SkippedSteps, OfAGroupAreNoErrorWhereAnotherOneHasTakenSome) {
+  const std::vector<std::string> settings = {"steps=2", "loss_scale={type: dynamic, initial: 1048576}"};
+  for (const int large : {0, 2}) EXPECT_EQ(ends_of_groups({large}, settings), std::vector<std::string>(3)) << large;
+  for (const std::string& error : ends_of_groups({0, 1, 2}, settings))
+    EXPECT_NE(error.find("every step of this run was skipped"), std::string::npos) << error;
+}
+
+TEST(SkippedSteps, TenInARowOfAGroupEndTheRunOnAllRanks) {
+  for (const char* steps : {"steps=10", "steps=14"})
+    for (const int large : {0, 2})
+      for (const std::string& error :
+           ends_of_groups({large}, {steps, "loss_scale={type: fixed, initial: 1048576}", "optimizer.lr=1e-3"}))
+        EXPECT_TRUE(error.starts_with(concat("rank ", large, ": 10 steps in a row had gradients that were not finite")))
+            << steps << ' ' << error;
+}
+
+// A group that skipped its first two steps goes on with its own count of steps, which Adam divides by, and its scale.
+TEST(SkippedSteps, OfAGroupAreItsOwnAfterAResume) {
+  const TemporaryFolder place;
+  const auto by_two = [&](const std::string& run, std::int64_t stop_after, std::vector<std::string> more) {
+    more.insert(more.begin(), {"outer={type: local_sgd, every: 3}", "optimizer={type: AdamW, lr: 0.1}", "steps=8",
+                               "loss_scale={type: dynamic, initial: 1048576, interval: 3}"});
+    const bool begins = more.back() != "resume=auto";
+    const Config config = smallest_run(place, run, std::move(more));
+    run_ranks(2, [&](Communicator& ranks) {
+      int passes = begins && ranks.rank() == 1 ? 2 : 0;
+      LineTask::factor_of_loss = [&](bool training) { return training && passes-- > 0 ? 1e35 : 1; };
+      Recorder told(stop_after);
+      train(config, told, ranks);
+      LineTask::factor_of_loss = {};
+    });
+    return weights_of(config);
+  };
+  const std::string whole = by_two("whole", INT64_MAX, {"batch.micro=2"});
+  for (const std::int64_t stop : {2, 4, 5}) {
+    const std::string run = concat("parts", stop);
+    by_two(run, stop, {"batch.micro=2"});
+    EXPECT_TRUE(by_two(run, INT64_MAX, {"strategy=zero3-fp32", "resume=auto"}) == whole) << stop;
   }
 }
 

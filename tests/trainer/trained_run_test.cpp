@@ -82,6 +82,22 @@ TEST(EvaluateRun, HasTheBitsThatTrainingToldByAnyNumberOfRanksAndInEveryStage) {
   }
 }
 
+TEST(EvaluateRun, NeedsNoRanksThatTheGroupsOfItsTrainingDivide) {
+  const TemporaryFolder place;
+  const Config config =
+      small_run(place, "run", {"strategy=zero3-fp32", "sharding.subgroup=2", "sharding.secondary=true", "steps=4"});
+  train_by(4, config);
+  const std::string alone = evaluated(1, {.path = config.run});
+  EXPECT_EQ(Json::parse(alone).at("sets").items().front().at("values").at("validation_loss").number(),
+            told_loss(config, 4));
+  for (const int ranks : {2, 3, 4}) EXPECT_EQ(evaluated(ranks, {.path = config.run}), alone) << ranks;
+  const Config in_groups =
+      small_run(place, "groups", {"strategy=zero3-fp32", "sharding.subgroup=2", "sharding.group=2", "steps=4"});
+  train_by(4, in_groups);
+  const std::string of_groups = evaluated(1, {.path = in_groups.run});
+  for (const int ranks : {2, 3, 4}) EXPECT_EQ(evaluated(ranks, {.path = in_groups.run}), of_groups) << ranks;
+}
+
 TEST(EvaluateRun, TakesAnotherStrategyAndOtherData) {
   const TemporaryFolder place;
   const Config config = small_run(place, "run");

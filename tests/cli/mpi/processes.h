@@ -1,6 +1,9 @@
 #pragma once
 // The processes that a launcher started, and may have left behind.
 
+#include <sys/types.h>
+
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -38,6 +41,15 @@ inline std::string text_of(const std::string& path) {
   std::ostringstream text;
   text << std::ifstream(path, std::ios::binary).rdbuf();
   return text.str();
+}
+
+// 0: there is no such process.
+inline pid_t parent_of(pid_t process) {
+  const std::string status = text_of("/proc/" + std::to_string(process) + "/stat");
+  pid_t parent = 0;
+  char state = 0;
+  std::istringstream(status.substr(std::min(status.rfind(')') + 1, status.size()))) >> state >> parent;
+  return parent;
 }
 
 // The process that trains as one rank in `folder`, which MPI or an address connects with the others; 0: none.

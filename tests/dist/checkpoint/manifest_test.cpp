@@ -3,6 +3,7 @@
 #include "keel/dist/checkpoint/manifest.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <random>
 
@@ -151,6 +152,10 @@ TEST(Manifest, NamesAFileThatIsMissingOrOfAnotherSize) {
   write_text_file(file, std::string(4238, 'x'));
   EXPECT_EQ(read_manifest(place / "c").extents, manifest.extents);
   EXPECT_NE(error_of([&] { read_manifest(place / "none"); }).find("No such file"), std::string::npos);
+  std::filesystem::remove(place / "c/manifest.json");
+  ASSERT_EQ(::mkfifo((place / "c/manifest.json").c_str(), 0600), 0);
+  EXPECT_EQ(error_of([&] { read_manifest(place / "c"); }),
+            concat("cannot read '", place / "c/manifest.json", "': it is not a regular file"));
 }
 
 // As many ranks as a large machine has, each with a part of every tensor.

@@ -216,7 +216,7 @@ struct AskedCosts : CommunicationStrategy {
     std::string text = concat("group ", group, " of ", groups, ':');
     for (const StrategyNumbers& unit : units) text += concat(' ', unit.count, " in ", unit.shards);
     asked.push_back(text);
-    return {.state = 1000, .sent = 77, .every = 9};
+    return {.state = 1000, .sent = 77, .every = 9, .at_once = 5, .held = 3};
   }
   bool sums;
   std::vector<std::string>& asked;

@@ -66,6 +66,32 @@ TEST(OuterSteps, KeepWhatTheirCostSays) {
         });
 }
 
+TEST(OuterSteps, HaveAsMuchAtOnceAsTheirCostSays) {
+  for (const OuterStepOptions& options :
+       std::vector<OuterStepOptions>{{.every = 2},
+                                     {.every = 2, .repeats = true},
+                                     {.every = 2, .momentum = 0.5, .nesterov = true},
+                                     {.every = 2, .momentum = 0.5, .nesterov = true, .delay = 1},
+                                     {.every = 2, .momentum = 0.5, .delay = 1},
+                                     {.every = 3, .fragments = 2, .blend = 0.5, .repeats = true},
+                                     {.every = 3, .fragments = 2, .delay = 1, .blend = 0.5, .repeats = true}})
+    run_ranks(2, [&](Communicator& comm) {
+      const auto strategy = make_outer_steps(options);
+      const Context context = testing::context(1);
+      std::vector<StrategyUnit> units;
+      std::vector<StrategyNumbers> numbers;
+      for (const std::int64_t count : {30, 50, 10, 40}) {
+        units.push_back({"unit", zeros(context, {count}), Tensor()});
+        numbers.push_back({.count = count});
+      }
+      strategy->begin({.units = units, .context = context, .outer = comm});
+      for (int step = 0; step < 6; ++step) strategy->after_step([] { return true; });
+      EXPECT_EQ(strategy->cost(numbers, 2, comm.rank()).at_once,
+                static_cast<std::int64_t>(context.memory()[Purpose::bucket].peak))
+          << strategy->describe() << (options.repeats ? ", repeats" : "");
+    });
+}
+
 TEST(OuterSteps, RefuseOptionsThatMakeNoSense) {
   const auto refusal = [](const OuterStepOptions& options) { return error_of([&] { make_outer_steps(options); }); };
   EXPECT_EQ(refusal({.every = 1, .fragments = 1, .delay = 0, .blend = 1}), "");
