@@ -182,15 +182,21 @@ TEST(CTeam, WeighsSamplesOfAllRanksAsOne) {
 // What keel_train_..., keel_evaluate() and keel_infer() say of seven samples that lie on one rank, or on several.
 TEST(CTeam, EvaluatesAndAnswersWhereSomeRanksHaveNoSample) {
   constexpr const char *kDeep = "dense 16 tanh; layernorm; dense 2", *kTable = "input a 3; embedding b 5 4; output c 2";
-  const auto said_by = [](const char* text, const char* stage, const std::vector<std::int64_t>& counts) {
+  const TemporaryFolder place;
+  const std::string folder = place / "disk";
+  const auto said_by = [&](const char* text, const char* stage, const std::vector<std::int64_t>& counts,
+                           const char* weights_in = "device") {
     std::vector<float> answers(7 * kOutputs);
     std::vector<double> losses;
     std::mutex mutex;
     on_team(static_cast<int>(counts.size()), [&](CContext& context, int rank) {
       CModel model;
       const bool has_table = text == kTable;
-      EXPECT_KEEL(keel_model_create_text(context, c_settings({{"strategy", stage}, {"optimizer.type", "SGD"}}), text,
-                                         has_table ? 0 : kInputs, "mse", model.out()));
+      const CSettings settings = c_settings({{"strategy", stage},
+                                             {"optimizer.type", "SGD"},
+                                             {"sharding.offload_folder", folder.c_str()},
+                                             {"sharding.offload_parameters", weights_in}});
+      EXPECT_KEEL(keel_model_create_text(context, settings, text, has_table ? 0 : kInputs, "mse", model.out()));
       Samples all(1, 0);
       std::vector<std::int32_t> classes = {0, 4, 2, 1, 3, 3, 0};
       std::int64_t begin = 0;
@@ -227,12 +233,14 @@ TEST(CTeam, EvaluatesAndAnswersWhereSomeRanksHaveNoSample) {
     const std::vector<double> alone = said_by(text, "ddp", {7});
     EXPECT_LT(alone[1], alone[0]);
     for (const char* stage : kStages)
-      for (const std::vector<std::int64_t>& counts :
-           {std::vector<std::int64_t>{0, 7}, {7, 0}, {0, 3, 4}, {3, 0, 4}, {0, 0, 7}}) {
+      for (const std::vector<std::int64_t>& counts : {std::vector<std::int64_t>{0, 7}, {3, 0, 4}, {0, 0, 7}}) {
         const std::vector<double> said = said_by(text, stage, counts);
         for (std::size_t i = 0; i < said.size(); ++i) EXPECT_NEAR(said[i], alone[i], 1e-5) << stage << ' ' << text;
       }
-    for (const char* stage : kStages) EXPECT_EQ(said_by(text, stage, {0, 0})[1], 0) << "the mean of nothing";
+    for (const char* stage : kStages) {
+      EXPECT_EQ(said_by(text, stage, {0, 0})[1], 0) << "the mean of nothing";
+      EXPECT_EQ(said_by(text, stage, {0, 7}, "file"), said_by(text, stage, {0, 7})) << stage;
+    }
   }
 }
 
