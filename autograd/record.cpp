@@ -8,6 +8,8 @@ namespace {
 thread_local LeafCollector* collector = nullptr;
 thread_local OperationTrace* trace = nullptr;
 
+bool has_no_element(const Tensor& tensor) { return tensor.defined() && tensor.numel() == 0; }
+
 }  // namespace
 
 Saved::Saved(std::span<const Tensor> tensors) {
@@ -97,7 +99,12 @@ Gradients Node::run(std::span<const Tensor> grad_outputs) {
 
 OperationTrace::OperationTrace(Callback callback) : callback_(std::move(callback)), outer_(trace) { trace = this; }
 OperationTrace::~OperationTrace() { trace = outer_; }
-void trace_operation(std::string_view name, std::span<const Tensor> outputs) {
+
+void trace_operation(std::string_view name, std::span<const Tensor> outputs, std::span<const Variable> inputs) {
+  const auto takes_none = [](const Variable& input) { return input.defined() && has_no_element(input.value()); };
+  if (std::ranges::any_of(outputs, has_no_element) || std::ranges::any_of(inputs, takes_none))
+    for (const Variable& input : inputs)
+      if (input.defined()) input.value().storage()->make_ready();
   if (trace != nullptr) trace->callback_(name, outputs);
 }
 
@@ -115,7 +122,7 @@ bool must_record(std::span<const Variable> inputs) {
 
 std::vector<Variable> record(std::string_view name, std::span<const Tensor> outputs, std::span<const Variable> inputs,
                              std::span<const Tensor> saved, BackwardFunction function) {
-  trace_operation(name, outputs);
+  trace_operation(name, outputs, inputs);
   std::vector<Variable> variables;
   variables.reserve(outputs.size());
   if (!must_record(inputs)) {

@@ -122,12 +122,14 @@ class OperationTrace {
   OperationTrace& operator=(const OperationTrace&) = delete;
 
  private:
-  friend void trace_operation(std::string_view name, std::span<const Tensor> outputs);
+  friend void trace_operation(std::string_view name, std::span<const Tensor> outputs, std::span<const Variable> inputs);
   Callback callback_;
   OperationTrace* outer_;
 };
-// Tells the innermost OperationTrace of this thread; every form of record() does it first.
-void trace_operation(std::string_view name, std::span<const Tensor> outputs);
+// What every form of record() does first: it tells the innermost OperationTrace of this thread. Where an operation had
+// no elements to compute on, or computed none, so that its kernel need not have read all inputs, their touch hooks run
+// now: ranks that gather weights when somebody reads them meet, whoever of them has rows.
+void trace_operation(std::string_view name, std::span<const Tensor> outputs, std::span<const Variable> inputs);
 
 // Whether an operation on these inputs must be recorded now. Also notes the leaves among them for an
 // enclosing checkpoint().
@@ -137,8 +139,8 @@ bool must_record(std::span<const Variable> inputs);
 template <class F>
 Variable record(std::string_view name, Tensor output, std::initializer_list<Variable> inputs,
                 std::initializer_list<Tensor> saved, F&& function) {
-  trace_operation(name, std::span(&output, 1));
   const std::span<const Variable> in(inputs.begin(), inputs.size());
+  trace_operation(name, std::span(&output, 1), in);
   if (!must_record(in)) return Variable(std::move(output));
   auto node = std::make_shared<Node>(name, std::span(&output, 1), in, std::span(saved.begin(), saved.size()),
                                      std::forward<F>(function));

@@ -161,8 +161,9 @@ keel_status keel_model_create_mlp(keel_context* context, const keel_settings* se
 //
 // "dense 32 tanh; dense 1" has neither inputs nor outputs: `inputs` says how many numbers a sample has (0 for a text
 // with inputs), and the last layer's numbers are the output. The same as keel_model_create_mlp() with {inputs, 32, 1}
-// then. An array of an input is (samples..., WIDTH), of an embedding (samples...), of an output (samples..., WIDTH). An
-// error names the character of the text. Dropout draws by rank, step, part and place. Collective.
+// then. A model without parameters answers and is evaluated, but is not trained. An array of an input is (samples...,
+// WIDTH), of an embedding (samples...), of an output (samples..., WIDTH). An error names the character of the text.
+// Dropout draws by rank, step, part and place. Collective.
 keel_status keel_model_create_text(keel_context* context, const keel_settings* settings, const char* text,
                                    int64_t inputs, const char* loss, keel_model** model);
 // The model that the section `model` describes; model.vocabulary must be there. Its input is tokens (batch, positions),
@@ -216,7 +217,8 @@ keel_status keel_train_step(keel_model* model, const keel_array* input, const ke
 // Adds a gradient to that of the next step, which becomes the mean over both. The settings must announce it: a step has
 // batch.global samples, a rank computes batch.micro of them at a time, and that gives the number of parts. Collective.
 keel_status keel_train_accumulate(keel_model* model, const keel_array* input, const keel_array* target, double* loss);
-// Writes what the model makes of the input to `output`. Collective under zero3, otherwise for each rank by itself.
+// Writes what the model makes of the input to `output`. Collective under zero3, where a rank may have no sample, too,
+// and otherwise for each rank by itself.
 keel_status keel_infer(keel_model* model, const keel_array* input, const keel_array* output);
 
 // The same with a batch. The gradient is the mean over the samples of all ranks, by their weights; with "mse" and
@@ -227,8 +229,8 @@ keel_status keel_train_batch(keel_model* model, const keel_batch* batch, double 
 // tells the whole, and keel_train_update() takes the step. Collective.
 keel_status keel_train_backward(keel_model* model, const keel_batch* batch, int last, double* loss);
 keel_status keel_train_update(keel_model* model, double lr, double* grad_norm, int* taken);
-// The mean loss over the samples of all ranks, as weights are now. No gradient, no step, and nothing changes.
-// Collective.
+// The mean loss over the samples of all ranks, as weights are now; 0 where none has a sample. No gradient, no step, and
+// nothing changes. Collective.
 keel_status keel_evaluate(keel_model* model, const keel_batch* batch, double* loss);
 // Writes each output to the batch's target of that name. Collective under zero3, otherwise for each rank by itself.
 keel_status keel_infer_batch(keel_model* model, const keel_batch* batch);

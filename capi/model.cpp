@@ -84,6 +84,7 @@ SampleLoss Model::forward(const Samples& samples, bool training) const {
 double Model::backward(const Arrays& arrays, bool last) {
   const Samples samples = check_inputs(*network_, arrays);
   goal().check(*network_, samples);
+  KEEL_CHECK(engine().trains(), kNothingToTrain);
   KEEL_CHECK(!is_complete_, "the step's gradient is whole; keel_train_update() takes the step");
   KEEL_CHECK(last || added_ + 1 < parts_, "the settings announce steps of ", parts_, parts_ == 1 ? " part" : " parts",
              " (batch.global / (batch.micro * ranks)), and this would be one more; set batch.global");

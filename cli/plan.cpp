@@ -86,20 +86,21 @@ std::vector<Row> plan_rows(Config config, const StackModels& models, int ranks, 
   for (const Stage stage : {Stage::ddp, Stage::zero1, Stage::zero2, Stage::zero3}) {
     if (all_stages) config.strategy.stage = stage;
     rows.push_back({to_string(config.strategy), plan_run(config, models, ranks)});
-    const bool shards_gradients =
-        config.strategy.stage >= Stage::zero2 && ranks > 1 && config.sharding.virtual_ranks == 0;
-    if (shards_gradients && planned_micro_batches(config, ranks) > 1 &&
-        config.sharding.accumulation == Accumulation::deferred) {
-      Config each = config;
-      each.sharding.accumulation = Accumulation::each_backward;
-      rows.back().each_backward = plan_run(each, models, ranks);
-    }
-    if (ranks > 1 && transform_matrices(config, models)) {
+    const auto with = [&](auto key, auto value) {
       Config other = config;
-      for (const MatrixWork work : {MatrixWork::dealt, MatrixWork::everyone}) {
-        other.sharding.matrices = work;
-        (work == MatrixWork::dealt ? rows.back().dealt : rows.back().by_everyone) = plan_run(other, models, ranks);
-      }
+      other.sharding.*key = value;
+      return plan_run(other, models, ranks);
+    };
+    // A rank that shares with nobody, as in groups of one, has none: all of its gradient is its own.
+    const bool keeps_whole = rows.back().plan.memory.whole_gradients > 0 && config.sharding.virtual_ranks == 0;
+    if (config.strategy.stage >= Stage::zero2 && keeps_whole && planned_micro_batches(config, ranks) > 1 &&
+        config.sharding.accumulation == Accumulation::deferred)
+      rows.back().each_backward = with(&ShardingConfig::accumulation, Accumulation::each_backward);
+    if (ranks > 1 && transform_matrices(config, models)) {
+      const RankPlan dealt = with(&ShardingConfig::matrices, MatrixWork::dealt),
+                     everyone = with(&ShardingConfig::matrices, MatrixWork::everyone);
+      if (dealt.traffic.matrices != everyone.traffic.matrices || dealt.matrix_operations != everyone.matrix_operations)
+        rows.back().dealt = dealt, rows.back().by_everyone = everyone;
     }
     if (!all_stages) break;
   }
@@ -231,7 +232,7 @@ struct Comparison {
 void print_text(const Config& config, const ModelSize& model, int ranks, bool chose_precision,
                 const std::vector<Row>& rows, const std::optional<Comparison>& measured) {
   fmt::print("{} parameters in {} units; the largest, {}, has {}\n", grouped(model.parameters), model.units,
-             model.largest_name, grouped(model.largest_unit));
+             model.units == 0 ? "none" : model.largest_name, grouped(model.largest_unit));
   if (model.trained < model.parameters)
     fmt::print("{} of them are trained, the others frozen\n", grouped(model.trained));
   const std::int64_t micro_batches = planned_micro_batches(config, ranks) * config.sharding.of_each(ranks);

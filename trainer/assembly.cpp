@@ -15,6 +15,7 @@
 #include "keel/dist/comm/nccl_communicator.h"
 #include "keel/dist/comm/regroup.h"
 #include "keel/dist/comm/staged_communicator.h"
+#include "keel/dist/parallel/rank_groups.h"
 #include "keel/nn/layers.h"
 #include "keel/runtime/memory_limit.h"
 #include "keel/trainer/device.h"
@@ -236,7 +237,8 @@ std::string accumulation_note(const Sharded& engine) {
   const ShardedOptions& options = engine.options();
   const ShardingOptions& sharding = options.sharding;
   const bool waits = options.micro_batches > 1 && !sharding.reduces_each(options.micro_batches);
-  if (engine.size() == 1 || sharding.virtual_ranks > 0 || !kShardingStages[sharding.stage].gradients || !waits)
+  if (shard_ranks(options, engine.size()) == 1 || sharding.virtual_ranks > 0 ||
+      !kShardingStages[sharding.stage].gradients || !waits)
     return "";
   std::int64_t bytes = 0, largest = 0;
   for (const auto& unit : engine.units()) {

@@ -142,7 +142,7 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
                                           sharding.offload_budget, batches)
                              : FilePlan{};
   const bool answers = only_answers(units);
-  const std::string& last = layout[last_unit(layout)].unit;
+  const std::string last = last_module(layout);
 
   RankPlan plan;
   std::int64_t shared = 0;     // buffers in which updated weights travel, the most of a unit

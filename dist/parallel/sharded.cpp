@@ -85,13 +85,16 @@ Sharded::Sharded(Module& model, const Context& context, std::unique_ptr<Communic
   make_schedule(model);
   watch_leaves();
   begin_strategy();
-  const bool trains = std::ranges::any_of(units_, [](const auto& unit) { return unit->trainable(); });
   // Groups of which some may be lost choose each for itself.
   Communicator& choosers = options_.survivors != nullptr ? deciders : *control_;
-  if (is_tuned && trains && choosers.size() > 1) {
+  if (is_tuned && trains() && choosers.size() > 1) {
     tuning_.emplace(options_, schedule_, tuned_ranks().ways(), context_, choosers);
     use_tuned();
   }
+}
+
+bool Sharded::trains() const {
+  return std::ranges::any_of(units_, [](const auto& unit) { return unit->trainable(); });
 }
 
 void Sharded::begin_strategy() {

@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "keel/dist/comm/communicator.h"
@@ -28,6 +29,9 @@
 namespace keel {
 
 class Sharded;
+
+// The message of a backward pass where Sharded::trains() is false.
+inline constexpr std::string_view kNothingToTrain = "the model has no parameters to train";
 
 // A step that the device may still work on. The engine must outlive it.
 class PendingStep {
@@ -106,6 +110,8 @@ class Sharded {
   const Context& context() const { return context_; }
   const Optimizer& optimizer() const { return *optimizer_; }
   const ShardedOptions& options() const { return options_; }
+  // Whether the model has parameters that are trained. One without has forward passes alone.
+  bool trains() const;
   // Whether steps change buffers of the model (keel/nn/buffer.h).
   bool changes_buffers() const { return buffer_updates_->changes(); }
   int rank() const { return communicator_.rank(); }

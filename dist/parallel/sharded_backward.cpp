@@ -67,6 +67,7 @@ void Sharded::backward(const Variable& loss, const BackwardOptions& options) {
 
 void Sharded::backward(std::span<const WeightedLoss> terms, const BackwardOptions& options) {
   KEEL_CHECK(!terms.empty(), "backward() needs a loss");
+  KEEL_CHECK(trains(), kNothingToTrain);
   for (const WeightedLoss& term : terms)
     KEEL_CHECK(std::isfinite(term.factor), "the factor of a loss must be finite, got ", term.factor);
   count_backward(options);

@@ -108,10 +108,14 @@ class Walker {
 
 std::vector<StepEvent> walk_step(std::span<const FlatBuffer> layout, std::span<const UnitSplit> units,
                                  const ShardedOptions& options) {
+  if (units.empty()) return {};
   return Walker(layout, units, options).walk(options);
 }
 
-std::size_t last_unit(std::span<const FlatBuffer> layout) { return forward_order(layout).back().back(); }
+std::string last_module(std::span<const FlatBuffer> layout) {
+  const std::vector<ModuleUnits> order = forward_order(layout);
+  return order.empty() ? "" : layout[order.back().back()].unit;
+}
 
 bool only_answers(std::span<const UnitSplit> units) { return std::ranges::none_of(units, &UnitSplit::trainable); }
 

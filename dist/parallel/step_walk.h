@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "keel/dist/parallel/unit_split.h"
@@ -22,8 +23,8 @@ struct StepEvent {
 std::vector<StepEvent> walk_step(std::span<const FlatBuffer> layout, std::span<const UnitSplit> units,
                                  const ShardedOptions& options);
 
-// A unit of the module whose forward pass is the last.
-std::size_t last_unit(std::span<const FlatBuffer> layout);
+// The path of the module, of those with parameters, whose forward pass is the last; empty where there is none.
+std::string last_module(std::span<const FlatBuffer> layout);
 
 // Whether nothing is trained: such a model has forward passes alone, after each of which whole weights are given back
 // (Sharded::release_weights()).

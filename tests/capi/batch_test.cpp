@@ -52,6 +52,33 @@ TEST(CText, OfDenseLayersHasTheBitsOfTheMlp) {
   EXPECT_TRUE(numbers_of(text) == numbers_of(mlp.model));
 }
 
+TEST(CText, WithoutParametersAnswersAndIsEvaluatedAndRefusesToTrain) {
+  CContext context = c_context();
+  const std::pair<const char*, const char*> settings[] = {
+      {"strategy", "zero3"}, {"optimizer.type", "Muon"}, {"seed", "2"}};
+  int number = 0;
+  for (const auto& [text, inputs] : {std::pair("relu", std::int64_t{3}), {"input a 3", 0}, {"dropout 0.5", 3}}) {
+    const CModel model = text_model(context, text, inputs, "mse", {settings[number++]});
+    std::int64_t parameters = -1;
+    EXPECT_KEEL(keel_model_parameters(model, &parameters));
+    EXPECT_EQ(parameters, 0);
+    const char* name = "";
+    EXPECT_KEEL(keel_parameter_name(model, 0, &name));
+    EXPECT_EQ(name, nullptr);
+    std::vector<float> x = {1, 2, 3, 4, 5, 6}, y = {1, 2, 3, 4, 5, 9}, answer(6, -1);
+    const CArray from = c_array(context, x.data(), {2, 3}), wanted = c_array(context, y.data(), {2, 3}),
+                 to = c_array(context, answer.data(), {2, 3});
+    EXPECT_KEEL(keel_infer(model, from, to));
+    EXPECT_EQ(answer, x) << text;
+    EXPECT_EQ(evaluate(model, c_batch(context, from, wanted)), 1.5) << text;
+    EXPECT_EQ(keel_train_step(model, from, wanted, 0.1, nullptr, nullptr, nullptr), KEEL_ERROR_INPUT);
+    EXPECT_STREQ(keel_last_error(), "keel_train_step: the model has no parameters to train");
+    EXPECT_EQ(keel_train_accumulate(model, from, wanted, nullptr), KEEL_ERROR_INPUT);
+    EXPECT_EQ(keel_train_update(model, 0.1, nullptr, nullptr), KEEL_ERROR_INPUT);
+    EXPECT_EQ(evaluate(model, c_batch(context, from, wanted)), 1.5) << "all goes on";
+  }
+}
+
 // One field of a simulation each, instead of one array of all.
 TEST(CBatches, HaveInputsAndOutputsByNameOrInOrder) {
   CContext context = c_context({{"threads", "1"}, {"kernels", "plain"}});

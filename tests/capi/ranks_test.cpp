@@ -179,6 +179,71 @@ TEST(CTeam, WeighsSamplesOfAllRanksAsOne) {
   EXPECT_NEAR(losses[0], losses[1], 1e-6 * losses[0]);
 }
 
+// What keel_train_..., keel_evaluate() and keel_infer() say of seven samples that lie on one rank, or on several.
+TEST(CTeam, EvaluatesAndAnswersWhereSomeRanksHaveNoSample) {
+  constexpr const char *kDeep = "dense 16 tanh; layernorm; dense 2", *kTable = "input a 3; embedding b 5 4; output c 2";
+  const TemporaryFolder place;
+  const std::string folder = place / "disk";
+  const auto said_by = [&](const char* text, const char* stage, const std::vector<std::int64_t>& counts,
+                           const char* weights_in = "device") {
+    std::vector<float> answers(7 * kOutputs);
+    std::vector<double> losses;
+    std::mutex mutex;
+    on_team(static_cast<int>(counts.size()), [&](CContext& context, int rank) {
+      CModel model;
+      const bool has_table = text == kTable;
+      const CSettings settings = c_settings({{"strategy", stage},
+                                             {"optimizer.type", "SGD"},
+                                             {"sharding.offload_folder", folder.c_str()},
+                                             {"sharding.offload_parameters", weights_in}});
+      EXPECT_KEEL(keel_model_create_text(context, settings, text, has_table ? 0 : kInputs, "mse", model.out()));
+      Samples all(1, 0);
+      std::vector<std::int32_t> classes = {0, 4, 2, 1, 3, 3, 0};
+      std::int64_t begin = 0;
+      const std::int64_t count = counts[static_cast<std::size_t>(rank)], width = has_table ? 3 : kInputs;
+      for (int before = 0; before < rank; ++before) begin += counts[static_cast<std::size_t>(before)];
+      const auto inputs = [&](CBatch& batch) {
+        EXPECT_KEEL(keel_batch_create(context, batch.out()));
+        EXPECT_KEEL(keel_batch_input(batch, has_table ? "a" : nullptr,
+                                     c_array(context, all.x.data() + begin * width, {count, width})));
+        if (has_table) { EXPECT_KEEL(keel_batch_input(batch, "b", c_array(context, classes.data() + begin, {count}))); }
+      };
+      CBatch batch, asked;
+      inputs(batch);
+      inputs(asked);
+      EXPECT_KEEL(
+          keel_batch_target(batch, nullptr, c_array(context, all.y.data() + begin * kOutputs, {count, kOutputs})));
+      EXPECT_KEEL(
+          keel_batch_target(asked, nullptr, c_array(context, answers.data() + begin * kOutputs, {count, kOutputs})));
+      std::vector<double> own(3, -1);
+      EXPECT_KEEL(keel_evaluate(model, batch, &own[0]));
+      EXPECT_KEEL(keel_train_batch(model, batch, 0.1, nullptr, nullptr, nullptr));
+      EXPECT_KEEL(keel_evaluate(model, batch, &own[1]));
+      EXPECT_KEEL(keel_infer_batch(model, asked));
+      EXPECT_KEEL(keel_train_batch(model, batch, 0.1, nullptr, nullptr, nullptr));
+      EXPECT_KEEL(keel_evaluate(model, batch, &own[2]));
+      const std::lock_guard lock(mutex);
+      if (losses.empty()) losses = own;
+      EXPECT_EQ(own, losses) << "each rank hears the same";
+    });
+    for (const float each : answers) losses.push_back(each);
+    return losses;
+  };
+  for (const char* text : {kDeep, kTable}) {
+    const std::vector<double> alone = said_by(text, "ddp", {7});
+    EXPECT_LT(alone[1], alone[0]);
+    for (const char* stage : kStages)
+      for (const std::vector<std::int64_t>& counts : {std::vector<std::int64_t>{0, 7}, {3, 0, 4}, {0, 0, 7}}) {
+        const std::vector<double> said = said_by(text, stage, counts);
+        for (std::size_t i = 0; i < said.size(); ++i) EXPECT_NEAR(said[i], alone[i], 1e-5) << stage << ' ' << text;
+      }
+    for (const char* stage : kStages) {
+      EXPECT_EQ(said_by(text, stage, {0, 0})[1], 0) << "the mean of nothing";
+      EXPECT_EQ(said_by(text, stage, {0, 7}, "file"), said_by(text, stage, {0, 7})) << stage;
+    }
+  }
+}
+
 TEST(CTeam, TellsTheOthersWhenOneCannotGoOnAndGivesEachRankOnce) {
   std::barrier all(3);
   on_team(3, [&](CContext& context, int rank) {

@@ -61,8 +61,10 @@ TEST(PlanCommand, NamesWhatWholeGradientsOfSeveralMicroBatchesCost) {
       several.find("  whole gradients, 84.5 KiB, until the last micro-batch; sharding.accumulation=each_backward"),
       std::string::npos)
       << several;
-  for (const char* other : {"plan text.yaml -N 2", "plan text.yaml -N 2 batch.micro=1 --strat zero1-fp32",
-                            "plan text.yaml -N 2 batch.micro=1 sharding.accumulation=each_backward"})
+  for (const char* other :
+       {"plan text.yaml -N 2", "plan text.yaml -N 2 batch.micro=1 --strat zero1-fp32",
+        "plan text.yaml -N 2 batch.micro=1 sharding.accumulation=each_backward",
+        "plan text.yaml -N 2 batch.micro=1 sharding.group=1", "plan text.yaml -N 2 batch.micro=1 outer.type=diloco"})
     EXPECT_EQ(sandbox.keel(other).out.find("until the last micro-batch"), std::string::npos) << other;
 }
 
@@ -218,6 +220,11 @@ TEST(PlanCommand, SaysWhichWayOfMatricesIsCheaper) {
   EXPECT_EQ(sandbox.keel("plan text.yaml -N 2").out.find("sharding.matrices"), std::string::npos);
   EXPECT_EQ(sandbox.keel("plan text.yaml optimizer.type=Muon").out.find("sharding.matrices"), std::string::npos)
       << "one rank has them all";
+  for (const char* alone : {"outer.type=diloco", "sharding.group=1"})
+    EXPECT_EQ(sandbox.keel(concat("plan text.yaml -N 2 --strat zero2-fp32 optimizer.type=Muon ", alone))
+                  .out.find("sharding.matrices"),
+              std::string::npos)
+        << alone;
 }
 
 TEST(PlanCommand, TakesAutoForBf16AndSaysSo) {

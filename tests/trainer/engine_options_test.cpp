@@ -153,6 +153,10 @@ TEST(EngineOptions, OfGradientsThatAreKeptWholeAreToldWithTheirBytes) {
   EXPECT_EQ(note(2, 4, {"strategy=ddp-fp32"}), "");
   EXPECT_EQ(note(2, 4, {"strategy=zero2-fp32", "sharding.accumulation=each_backward"}), "");
   EXPECT_EQ(note(2, 4, {"strategy=zero2-fp32", "sharding.virtual_ranks=2"}), "");
+  // Of its group.
+  EXPECT_EQ(note(2, 4, {"strategy=zero2-fp32", "outer.type=diloco"}), "");
+  EXPECT_EQ(note(2, 4, {"strategy=zero3-fp32", "sharding.group=1"}), "");
+  EXPECT_NE(note(4, 4, {"strategy=zero2-fp32", "outer.type=diloco", "sharding.group=2"}), "");
 }
 
 TEST(EngineCurves, AreScaledByAFactorOfTheRateAlone) {

@@ -327,5 +327,43 @@ TEST(TaskCatalog, ListsEverythingThatIsWrongWithAProgramsTasks) {
             "task 'clash': data.seed: there is a key of this name already");
 }
 
+// A model without weights, or with frozen ones alone.
+template <bool has_layer>
+class Constant : public Task {
+ public:
+  explicit Constant(const TaskSite& site) : site_(site) {
+    for (const Parameter* each : {&net_.layer.weight, &net_.layer.bias}) each->set_trainable(false);
+  }
+  Module& model() override { return net_; }
+  Data data() override { return make_data(site_, waves(12, 1), 0.25, stack()); }
+  Loss training_step(const Batch& batch, Forward& pass) override {
+    return mse_loss(mean(input(batch, "place", pass)), mean(input(batch, "height", pass)));
+  }
+
+ private:
+  struct Net : Module {
+    Linear layer{2, 1};
+    void visit(Visitor& v) override {
+      if (has_layer) v("layer", layer);
+    }
+  };
+  TaskSite site_;
+  Net net_;
+};
+
+TEST(OwnTask, WithNothingToTrainSaysSoInItsFirstStep) {
+  const TemporaryFolder place;
+  const auto said = [&](const auto& keys, int n, const std::string& run) {
+    const Config config =
+        task_run(keys, "{steps: 2, batch: {global: 4, micro: 2}, scheduler: {type: constant}, threads: 1}", place, run,
+                 {"strategy=zero2-fp32", "eval.at_start=true"});
+    return error_of([&] { train_by(n, config); });
+  };
+  const auto none = keys_of_task<Constant<false>>("none"), frozen = keys_of_task<Constant<true>>("frozen");
+  for (const int n : {1, 2}) {
+    EXPECT_NE(said(none, n, concat("none", n)).find("the model has no parameters to train"), std::string::npos);
+    EXPECT_NE(said(frozen, n, concat("frozen", n)).find("the model has no parameters to train"), std::string::npos);
+  }
+}
 }  // namespace
 }  // namespace keel

@@ -90,5 +90,58 @@ TEST(EngineWeights, FrozenWeightsOfTheOtherEngineAreReleasedAfterThePass) {
   });
 }
 
+// A table and a layer, units that tell nobody when a forward pass of theirs begins.
+struct SilentNet : Module {
+  struct Table : Embedding {
+    using Embedding::Embedding;
+    bool is_unit() const override { return true; }
+  };
+  struct Head : Linear {
+    using Linear::Linear;
+    bool is_unit() const override { return true; }
+  };
+  Table table{7, 6};
+  LayerNorm norm{6};
+  Head head{6, 3};
+  Variable operator()(const Tensor& ids) const {
+    Forward pass;
+    return head(norm(table(ids), pass), pass);
+  }
+  void visit(Visitor& v) override {
+    v("table", table);
+    v("norm", norm);
+    v("head", head);
+  }
+};
+
+// Weights that are gathered when somebody reads them are gathered by ranks that have nothing to compute, too.
+TEST(EngineWeights, AreGatheredByARankWithoutRowsWhenItsPassComesToThem) {
+  const int n = 3;
+  for (const int empty : {0, 2})
+    for (const bool trains : {false, true})
+      run_ranks(n, [&](Communicator& direct) {
+        std::vector<std::int64_t> gathered;
+        WatchedCommunicator comm(direct, [&](std::int64_t, const Collective& collective) {
+          if (collective.kind == CollectiveKind::all_gather) gathered.push_back(collective.count());
+        });
+        const Context context = testing::context(1);
+        SilentNet net;
+        Sharded engine(net, context, comm, make_sgd(), stage(3));
+        gathered.clear();
+        const std::int64_t rows = comm.rank() == empty ? 0 : 4;
+        const Tensor ids = from_values(context, std::vector<std::int64_t>(static_cast<std::size_t>(rows), 5), {rows});
+        if (trains) {
+          engine.backward(mean(square(net(ids))), {.weight = static_cast<double>(rows)});
+          EXPECT_TRUE(engine.step(0.1).get().taken);
+        } else {
+          const NoGrad no_grad;
+          const Variable answer = net(ids);
+          EXPECT_EQ(answer.shape(), (Dims{rows, 3}));
+          EXPECT_EQ(whole_units(engine), 3);
+          ASSERT_EQ(gathered.size(), 3U);
+          engine.release_weights();
+        }
+      });
+}
 }  // namespace
 }  // namespace keel

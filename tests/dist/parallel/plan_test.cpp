@@ -266,5 +266,22 @@ TEST(Plan, KnowsOptimizersWithoutMasters) {
   EXPECT_EQ(plan.memory.optimizer, std::int64_t{1024} * 1025 * 8) << "two states of fp32, no master";
 }
 
+TEST(Plan, OfAModelWithoutParametersIsOfNothing) {
+  struct Nothing : Module {
+    void visit(Visitor&) override {}
+  } model;
+  for (const int number : {0, 1, 2, 3})
+    for (const int ranks : {1, 2, 4})
+      for (const Residence place : {Residence::device, Residence::host}) {
+        ShardedOptions options = stage(number);
+        options.micro_batches = 2;
+        options.sharding.offload_parameters = options.sharding.offload_optimizer = place;
+        options.sharding.keep_last_unit = true;
+        const RankPlan plan = plan_of(model, ranks, options);
+        EXPECT_EQ(plan.memory.kept() + plan.memory.buckets + plan.traffic.sent() + plan.owned, 0)
+            << "stage " << number << ", " << ranks << " ranks";
+        EXPECT_TRUE(plan.collectives.empty());
+      }
+}
 }  // namespace
 }  // namespace keel

@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <mutex>
+#include <optional>
 
 #include "keel/dist/comm/decorators.h"
 #include "tests/dist/parallel/sharding_support.h"
+#include "tests/error_of.h"
 
 namespace keel {
 namespace {
@@ -148,5 +150,34 @@ TEST(Zero, DelaysOfAnyRankChangeNoBit) { expect_equal_in_spite_of_delays(5, std:
 
 TEST(SlowZero, LongDelaysOfAnyRankChangeNoBit) { expect_equal_in_spite_of_delays(20, std::chrono::milliseconds(100)); }
 
+TEST(Sharded, OfNothingToTrainAnswersAndRefusesToTrain) {
+  struct Net : Module {
+    explicit Net(bool has_layer) {
+      if (has_layer) layer.emplace(3, 3);
+    }
+    std::optional<Linear> layer;
+    Variable operator()(const Variable& x) const {
+      Forward pass;
+      return relu(layer ? (*layer)(x, pass) : x);
+    }
+    void visit(Visitor& v) override {
+      if (layer) v("layer", *layer);
+    }
+  };
+  for (const bool is_frozen : {false, true})
+    for (const int number : {0, 3})
+      run_ranks(2, [&](Communicator& comm) {
+        const Context context = testing::context(1);
+        Net net(is_frozen);
+        if (is_frozen)
+          for (const Parameter* each : {&net.layer->weight, &net.layer->bias}) each->set_trainable(false);
+        Sharded engine(net, context, comm, make_sgd(), stage(number));
+        EXPECT_FALSE(engine.trains());
+        const Variable loss = mean(net(Variable(tensor_of(context, {1, 2, 3, 4, 5, 6}, {2, 3}))));
+        if (!is_frozen) { EXPECT_EQ(loss.value().item(), 3.5); }
+        EXPECT_EQ(error_of([&] { engine.backward(loss); }), "the model has no parameters to train");
+        EXPECT_EQ(engine.weight(), 0);
+      });
+}
 }  // namespace
 }  // namespace keel
