@@ -62,7 +62,8 @@ that rank 0 has sent, seconds those of rank 0, both from the first step and with
 the steps, bytes and seconds until the mean loss of 10 steps is first below X (docs/comm.md).
 
 The exit code is 1 where runs that do the same sums in the same numbers end in different weights, where a run differs from
-its own repetition, or where a count of bytes is not that of its formula.)";
+its own repetition, where a count of bytes is not that of its formula, or where a run took no step: all of its steps had
+gradients that are not finite, as with a loss scale that needs more steps to fall (fp16: a smaller loss_scale.initial).)";
 
 struct CompareArguments {
   std::string config;
@@ -95,11 +96,15 @@ std::vector<std::string> all_stages(const Config& config) {
   return names;
 }
 
-// The configuration of the run with the shortest steps, to train with.
+// The configuration of the run with the shortest steps, to train with; steps that none takes are no choice.
 void write_fastest(const std::vector<ComparedRun>& runs, const std::vector<Variant>& variants,
                    const std::string& file) {
-  const auto fastest = std::min_element(
-      runs.begin(), runs.end(), [](const ComparedRun& a, const ComparedRun& b) { return a.step_ms < b.step_ms; });
+  const auto rank_of = [](const ComparedRun& run) { return std::pair(!run.has_learnt(), run.step_ms); };
+  const auto fastest = std::ranges::min_element(runs, {}, rank_of);
+  if (!fastest->has_learnt()) {
+    std::cout << concat(file, " is not written: no run took a step\n");
+    return;
+  }
   const auto variant =
       std::find_if(variants.begin(), variants.end(), [&](const Variant& each) { return each.name == fastest->name; });
   write_text_file(file, to_yaml(variant->config));
@@ -161,7 +166,7 @@ std::vector<CurveWish> wanted_curves(const CompareArguments& arguments, const Co
   return wishes;
 }
 
-void compare_losses(Communicator& ranks, const CompareArguments& arguments) {
+int compare_losses(Communicator& ranks, const CompareArguments& arguments) {
   std::vector<CurveWish> wishes;
   CurveFile file{.ranks = ranks.size()};
   together(ranks, [&] {
@@ -170,14 +175,24 @@ void compare_losses(Communicator& ranks, const CompareArguments& arguments) {
   });
   Complaints complaints;
   file.curves = train_curves(wishes, arguments.options.steps, file.network, complaints, ranks);
+  bool have_learnt = true;
   together(ranks, [&] {
     if (ranks.rank() != 0) return;
     const std::vector<MeanCurve> means = mean_curves(file.curves);
     const std::string title = curves_title(file, wishes.front().config.batch.global);
     std::cout << title << "\n\n" << curves_text(means, arguments.curves.until_loss, columns_of(arguments));
+    std::string skipped;
+    for (const LossCurve& curve : file.curves) {
+      const bool has_seed = arguments.curves.seeds.size() > 1;
+      skipped += skipped_text(concat(curve.variant, has_seed ? concat(" (seed ", curve.seed, ")") : ""), curve.skipped,
+                              std::ssize(curve.points));
+      have_learnt &= curve.skipped.none_taken.empty();
+    }
+    if (!skipped.empty()) std::cout << '\n' << skipped;
     if (!arguments.curves.folder.empty())
       std::cout << '\n' << write_curves(file, means, title, arguments.curves.folder);
   });
+  return have_learnt ? 0 : 1;
 }
 
 int compare_steps(Communicator& ranks, const CompareArguments& arguments) {
@@ -202,8 +217,7 @@ int compare_steps(Communicator& ranks, const CompareArguments& arguments) {
 
 int run_rank(Communicator& ranks, const CompareArguments& arguments) {
   if (!wants_curves(arguments)) return compare_steps(ranks, arguments);
-  compare_losses(ranks, arguments);
-  return 0;
+  return compare_losses(ranks, arguments);
 }
 
 int run(const Call& call, const CompareArguments& arguments) {

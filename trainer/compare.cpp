@@ -32,6 +32,7 @@ const Algorithm& algorithm_of(const Config& config) {
 struct Training {
   std::uint64_t fingerprint = 0;
   double loss = 0;
+  SkippedOfTraining skipped = {};
   std::int64_t sent = 0, sent_by_formula = 0, kept = 0, kept_by_formula = 0, window = 0;
   double exposed_ms = 0, step_ms = 0, p95_ms = 0, codec_ms = 0;
 };
@@ -85,6 +86,7 @@ Training train_variant(ComparedTraining& training, std::int64_t steps) {
   } else {
     result.window = window;
   }
+  result.skipped = training.skipped();
   result.fingerprint = training.fingerprint();
   return result;
 }
@@ -121,6 +123,7 @@ ComparedRun summarise(const Variant& variant, const std::vector<Training>& train
                   .fingerprint = first.fingerprint,
                   .decisive = decisive_of(variant, ranks),
                   .loss = first.loss,
+                  .skipped = first.skipped,
                   .sent = first.sent,
                   .sent_by_formula = first.sent_by_formula,
                   .kept = first.kept,
@@ -128,7 +131,8 @@ ComparedRun summarise(const Variant& variant, const std::vector<Training>& train
                   .window = first.window};
   std::vector<double> exposed, steps, p95, codec;
   for (const Training& training : trainings) {
-    run.repeats = run.repeats && training.fingerprint == first.fingerprint && training.loss == first.loss;
+    run.repeats = run.repeats && training.fingerprint == first.fingerprint && training.loss == first.loss &&
+                  training.skipped == first.skipped;
     exposed.push_back(training.exposed_ms);
     steps.push_back(training.step_ms);
     p95.push_back(training.p95_ms);

@@ -9,6 +9,7 @@
 #include "keel/dist/comm/communicator.h"
 #include "keel/dist/comm/link.h"
 #include "keel/trainer/progress.h"
+#include "keel/trainer/skipped_of_training.h"
 #include "keel/trainer/variants.h"
 
 namespace keel {
@@ -29,6 +30,8 @@ struct ComparedRun {
   // must have equal weights, and two that differ in it need not.
   std::vector<std::string> decisive;
   double loss = 0;  // of the last step
+  // Of a training. Where no step was taken, the weights are those that it began with, and say nothing of the variant.
+  SkippedOfTraining skipped = {};
   // The first rank's bytes: those sent in a step after the first, and those of parameters, gradients and optimizer
   // state. What a strategy of communication sends is part of the former, on average over whole windows.
   std::int64_t sent = 0, sent_by_formula = 0;
@@ -44,6 +47,7 @@ struct ComparedRun {
   // deviation s, by Student's distribution of n - 1 degrees of freedom. 0: one training has none.
   double confidence_ms = 0;
 
+  bool has_learnt() const { return skipped.none_taken.empty(); }
   bool fits_formulas() const { return sent == sent_by_formula && kept == kept_by_formula; }
 };
 

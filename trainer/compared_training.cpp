@@ -44,6 +44,12 @@ ComparedTraining::ComparedTraining(const Config& config, std::string_view compar
                                       .seed = config_.seed,
                                       .unit = std::string(task_->unit())},
                  0);
+  skipped_.emplace(stack.engine().options().scaling, 0);
+}
+
+RunSteps::Turn ComparedTraining::noted(RunSteps::Turn turn) {
+  if (turn.outcome) skipped_->note(turn.outcome->result);
+  return turn;
 }
 
 EvalReport ComparedTraining::evaluate() {

@@ -10,6 +10,7 @@
 #include "keel/dist/comm/link.h"
 #include "keel/trainer/assembly.h"
 #include "keel/trainer/progress.h"
+#include "keel/trainer/skipped_steps.h"
 #include "keel/trainer/task_stacks.h"
 #include "keel/trainer/training_step.h"
 
@@ -36,8 +37,8 @@ class ComparedTraining {
   // Before the first step.
   void begin() { stacks_->begin_with_weights(ranks_); }
   // As of RunSteps.
-  RunSteps::Turn next() { return steps_->next(); }
-  RunSteps::Turn finish() { return steps_->finish(); }
+  RunSteps::Turn next() { return noted(steps_->next()); }
+  RunSteps::Turn finish() { return noted(steps_->finish()); }
   std::int64_t step() const { return steps_->step(); }
 
   const Config& config() const { return config_; }
@@ -55,10 +56,14 @@ class ComparedTraining {
   // Bytes of parameters, gradients and optimizer state, before the first step.
   std::int64_t kept() const;
   RankPlan plan() const { return stacks_->plan(); }
+  // After `finish()`. Collective.
+  SkippedOfTraining skipped() const { return skipped_->of_all(ranks_); }
   // Of all weights, the same on every rank. Collective.
   std::uint64_t fingerprint();
 
  private:
+  RunSteps::Turn noted(RunSteps::Turn turn);
+
   Config config_;
   Communicator& ranks_;
   std::optional<Context> context_;
@@ -67,6 +72,7 @@ class ComparedTraining {
   std::optional<DeviceCommunicator> device_ranks_;
   std::optional<TaskStacks> stacks_;
   std::optional<TrainingSteps> steps_;
+  std::optional<SkippedSteps> skipped_;
 };
 
 }  // namespace keel

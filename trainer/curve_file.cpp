@@ -27,7 +27,10 @@ Json curve_json(const LossCurve& curve) {
           {"seconds", of([](const LossPoint& point) { return Json(point.seconds); })},
           {"validation_loss", of([](const LossPoint& point) {
              return point.validation_loss ? Json(*point.validation_loss) : Json(nullptr);
-           })}};
+           })},
+          {"skipped", curve.skipped.count},
+          {"skipped_by_all", curve.skipped.by_all},
+          {"none_taken", curve.skipped.none_taken}};
 }
 
 LossCurve read_curve(const Json& json) {
@@ -46,6 +49,8 @@ LossCurve read_curve(const Json& json) {
     if (!value("validation_loss").is_null()) point.validation_loss = value("validation_loss").number();
     curve.points.push_back(point);
   }
+  if (json.find("skipped") != nullptr)  // files of before have none
+    curve.skipped = {json.at("skipped").integer(), json.at("skipped_by_all").boolean(), json.at("none_taken").string()};
   return curve;
 }
 

@@ -68,6 +68,7 @@ std::vector<LossCurve> train_curves(std::span<const CurveWish> wishes, std::int6
   for (const CurveWish& wish : wishes) {
     ComparedTraining training(wish.config, concat("curve of steps: ", steps, "\n"), *ranks, log);
     curves.push_back({wish.variant, wish.seed, trace_loss(training, steps)});
+    curves.back().skipped = training.skipped();
   }
   return curves;
 }

@@ -11,6 +11,7 @@
 #include "keel/dist/comm/link.h"
 #include "keel/trainer/config.h"
 #include "keel/trainer/progress.h"
+#include "keel/trainer/skipped_of_training.h"
 
 namespace keel {
 
@@ -28,6 +29,7 @@ struct LossCurve {
   std::string variant;
   std::uint64_t seed = 0;
   std::vector<LossPoint> points = {};  // one for each step
+  SkippedOfTraining skipped = {};
   bool operator==(const LossCurve&) const = default;
 };
 

@@ -1,6 +1,9 @@
 #include "keel/trainer/skipped_steps.h"
 
+#include <algorithm>
+
 #include "keel/dist/comm/agreement.h"
+#include "keel/dist/comm/exchange.h"
 #include "keel/runtime/error.h"
 
 namespace keel {
@@ -22,9 +25,17 @@ std::string SkippedSteps::message(const StepResult& result, std::int64_t step) c
                 are_expected() && has_weight(result) ? concat("; the loss scale is now ", result.loss_scale) : "");
 }
 
+void SkippedSteps::note(const StepResult& result) {
+  if (result.taken) {
+    ++taken_;
+    return;
+  }
+  ++skipped_;
+  last_ = result;
+}
+
 void SkippedSteps::count(const StepResult& result, std::int64_t step) {
-  if (result.taken) ++taken_;
-  else last_ = result;
+  note(result);
   if (!has_weight(result)) return;
   const bool may_fall = are_expected() && result.loss_scale > static_cast<float>(scaling_.floor);
   if (result.taken || may_fall) in_a_row_ = 0;
@@ -47,6 +58,31 @@ void SkippedSteps::check_some_step_was_taken() const {
                                      "; more steps, or a smaller loss_scale.initial, may find one that fits")
                             : "; a lower optimizer.lr may help"),
       ErrorKind::numeric);
+}
+
+// What one group has learnt gets to the others.
+void SkippedSteps::check_some_step_was_taken(Communicator& ranks) const {
+  std::string none;
+  ErrorKind kind{};
+  try {
+    check_some_step_was_taken();
+  } catch (const AgreedError& error) {
+    none = error.what();
+    kind = error.kind();
+  }
+  std::vector<std::string> all;
+  ranks.attempt([&] { all = gather_texts(ranks, none); });
+  if (std::ranges::none_of(all, &std::string::empty)) throw AgreedError(all.front(), kind);
+}
+
+SkippedOfTraining SkippedSteps::of_all(Communicator& ranks) const {
+  const std::vector<std::int64_t> counts = gather_values(ranks, skipped_);
+  SkippedOfTraining skipped{.count = *std::ranges::max_element(counts)};
+  skipped.by_all = std::ranges::count(counts, skipped.count) == std::ssize(counts);
+  try {
+    check_some_step_was_taken(ranks);
+  } catch (const AgreedError& error) { skipped.none_taken = error.what(); }
+  return skipped;
 }
 
 }  // namespace keel

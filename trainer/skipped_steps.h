@@ -6,7 +6,9 @@
 #include <optional>
 #include <string>
 
+#include "keel/dist/comm/communicator.h"
 #include "keel/dist/parallel/sharded.h"
+#include "keel/trainer/skipped_of_training.h"
 
 namespace keel {
 
@@ -20,16 +22,22 @@ class SkippedSteps {
   bool are_expected() const { return scaling_.backoff < 1; }
   // "step 3 was skipped: the gradient of wte.weight is not finite; the loss scale is now 512".
   std::string message(const StepResult& result, std::int64_t step) const;
+  // Without an end: only notes it.
+  void note(const StepResult& result);
   // An AgreedError after ten skipped steps in a row whose loss scale could not fall. Steps in which nothing counts say
   // nothing of that.
   void count(const StepResult& result, std::int64_t step);
   // An AgreedError where every step was skipped: the weights that a run began with are no result.
   void check_some_step_was_taken() const;
+  // The same where groups of ranks skip steps by themselves: where no group has taken any. Collective.
+  void check_some_step_was_taken(Communicator& ranks) const;
+  // What all ranks have noted. Collective.
+  SkippedOfTraining of_all(Communicator& ranks) const;
 
  private:
   std::string whose_;  // what complaints begin with
   LossScaling scaling_;
-  std::int64_t taken_;
+  std::int64_t taken_, skipped_ = 0;
   int in_a_row_ = 0;
   std::optional<StepResult> last_;  // that was skipped
 };

@@ -52,7 +52,7 @@ void GradientPages::wait_for_sum() {
 
 void GradientPages::end_sum() {
   if (!sums_page_) return store_whole();
-  if (whole_page_) whole_page_->drop();  // the sums have it
+  if (whole_page_) whole_page_->discard();  // the sums have it
   holds_passes_ = false;
   note(sums_);
   pager_.leave(*sums_page_);
@@ -69,7 +69,7 @@ void GradientPages::forget() {
   has_noted_ = false;
   holds_passes_ = false;
   for (const auto& page : {whole_page_.get(), sums_page_.get()})
-    if (page != nullptr) page->drop();
+    if (page != nullptr) page->discard();
 }
 
 }  // namespace keel

@@ -181,6 +181,17 @@ void Page::drop() {
   give_memory_back();
 }
 
+void Page::discard() {
+  try {
+    end_work();
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::io) throw;
+  }
+  may_have_changed_ = false;
+  pager_.forget(*this);
+  if (state_ != State::away) give_memory_back();
+}
+
 void Page::release() {
   may_have_changed_ |= state_ == State::here && numbers_.storage()->version() != version_;
   drop();

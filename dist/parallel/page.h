@@ -93,6 +93,7 @@ class Page {
   bool wait();
   void make();     // memory whose numbers will all be written
   void drop();     // the memory goes; what borrowers have changed is written first
+  void discard();  // the memory goes, of numbers that nobody reads any more: nothing is written, nor what failed told
   void release();  // the same, and what operations have changed while its user had it is written, too
   void store();    // begins to write the numbers, which nobody changes until settle()
   void settle();   // the memory goes when they are written, and stays where they cannot be; nothing without store()

@@ -139,6 +139,32 @@ TEST(CompareCommand, SaysWhereALossIsNotReached) {
   EXPECT_NE(outcome.out.find("below 0.001"), std::string::npos) << outcome.out;
 }
 
+// The default loss scale needs more steps to fall than these trainings have.
+TEST(CompareCommand, CallsNoWeightsEqualThatNoStepHasChanged) {
+  const Sandbox sandbox;
+  const std::string call = "compare addition.yaml -N 2 --threads --steps 3 --columns 200 ";
+  const char* const why = ": every step of this run was skipped, and nothing learnt: the gradient of ";
+  const Outcome none =
+      sandbox.keel(call + "--repeats 1 --strategies ddp-fp16,zero2-fp16 loss_scale.initial=1e30 --tuned tuned.yaml");
+  EXPECT_EQ(none.code, 1) << none.out << none.err;
+  for (const char* name : {"\nddp-fp16", "\nzero2-fp16"})
+    EXPECT_NE(none.out.find(std::string(name) + why), std::string::npos) << none.out;
+  EXPECT_NE(none.out.find("a smaller loss_scale.initial"), std::string::npos) << none.out;
+  EXPECT_NE(none.out.find("\nNo run took a step: there are no weights to compare.\n"), std::string::npos) << none.out;
+  EXPECT_NE(none.out.find("tuned.yaml is not written: no run took a step"), std::string::npos) << none.out;
+  EXPECT_EQ(none.out.find("equal to the bit"), std::string::npos) << none.out;
+  const Outcome one = sandbox.keel(call + "--repeats 1 --strategies ddp-fp16,ddp-fp32 loss_scale.initial=1e30");
+  EXPECT_EQ(one.code, 1) << one.out << one.err;
+  EXPECT_NE(one.out.find("\nddp-fp16" + std::string(why)), std::string::npos) << one.out;
+  EXPECT_NE(one.out.find("\nOne run alone took steps: there is nothing to compare its weights with.\n"),
+            std::string::npos)
+      << one.out;
+  const Outcome curves = sandbox.keel(call + "--variant 'high: strategy=ddp-fp16 loss_scale.initial=1e30'");
+  EXPECT_EQ(curves.code, 1) << curves.out << curves.err;
+  EXPECT_NE(curves.out.find("\nhigh" + std::string(why)), std::string::npos) << curves.out;
+  EXPECT_EQ(curves.out.find("plain" + std::string(why)), std::string::npos) << curves.out;
+}
+
 TEST(CompareCommand, SaysWhatIsNoVariantOrSeed) {
   const Sandbox sandbox;
   sandbox.write("file", "");

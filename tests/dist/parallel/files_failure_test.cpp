@@ -120,6 +120,70 @@ TEST(FailingFiles, InAPassLeaveWeightsAndStateAsTheyWere) {
     }
 }
 
+// A step of two micro-batches of which some call of the last rank's file fails, and all later ones of its kind, as
+// those of a full disk do: what that leaves is the weights and the state before the step, or the word that it left
+// none.
+void expect_whole_or_told(int ranks, const ShardedOptions& made, Call call, std::int64_t fails) {
+  std::atomic<bool> is_due = false;
+  std::atomic<std::int64_t> calls = 0;
+  run_ranks(ranks, [&](Communicator& comm) {
+    ShardedOptions options = made;
+    options.scratch_file = [&](const std::string&) {
+      return std::make_unique<FaultyFile>([&, is_last = comm.rank() == ranks - 1](Call each, std::int64_t) {
+        if (is_due && is_last && each == call && ++calls >= fails) throw Error("the disk is gone", ErrorKind::io);
+      });
+    };
+    UnitNet net;
+    Sharded engine(net, testing::context(1), comm, make_adamw(), options);
+    const auto step = [&](int number) {
+      for (int micro = 0; micro < 2; ++micro) {
+        const Tensor x = rows(engine.context(), number, comm, micro, 2, 7, DType::bf16);
+        engine.backward(mean(square(net(x))), {.weight = x.dim(0), .last = micro == 1});
+      }
+      engine.step(1e-2).get();
+    };
+    step(0);
+    const std::vector<double> weights = numbers_of(engine.weights()), state = numbers_of(engine.optimizer_state());
+    engine.release_weights();
+    comm.barrier();
+    is_due = true;
+    const std::string told = error_of([&] { step(1); });
+    if (call == Call::read) is_due = false;
+    comm.barrier();
+    EXPECT_EQ(error_of([&] { engine.zero_grad(); }), "") << told;
+    std::vector<double> left;
+    const std::string refusal = error_of([&] { left = numbers_of(engine.weights()); });
+    if (told.empty()) {
+      EXPECT_EQ(refusal, "");
+      return;
+    }
+    EXPECT_NE(told.find("the disk is gone"), std::string::npos) << told;
+    if (refusal == kHalfUpdated) return;
+    EXPECT_EQ(refusal, "");
+    EXPECT_TRUE(left == weights);
+    EXPECT_TRUE(numbers_of(engine.optimizer_state()) == state);
+  });
+  EXPECT_TRUE(calls >= fails || fails > 8) << "none of " << calls << " calls has failed";
+}
+
+TEST(FailingFiles, LeaveWeightsAndStateOfAWholeStepOrSayThatTheyDoNot) {
+  for (const auto& [number, reduces_each] : {std::pair(0, false), {2, false}, {3, true}})
+    for (const bool gradients_alone : {true, false})
+      for (const int ranks : {1, 2}) {
+        ShardedOptions options = all_in_files(number, {});
+        options.micro_batches = 2;
+        if (reduces_each) options.sharding.accumulation = Accumulation::each_backward;
+        if (gradients_alone)
+          options.sharding.offload_parameters = options.sharding.offload_optimizer = Residence::device;
+        for (const Call call : {Call::read, Call::write})
+          for (const std::int64_t fails : {1, 5, 16}) {
+            SCOPED_TRACE(concat("stage ", number, ", ", ranks, " ranks", gradients_alone ? ", gradients alone, " : ", ",
+                                call == Call::read ? "read " : "write ", fails));
+            expect_whole_or_told(ranks, options, call, fails);
+          }
+      }
+}
+
 // Of an update of one rank, whose weights are in memory and all else in a file: weights by unit, whether it has ended,
 // and the bytes that it has read and written. `fails`: which of its reads does; 0: none.
 struct FiledUpdate {
