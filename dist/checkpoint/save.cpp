@@ -26,7 +26,12 @@ SaveResult save_checkpoint(const std::string& path, const Sharded& engine, Commu
   keep_steps(whole, engine, beside);
   SaveJob job(path, 1, ranks, whole, std::move(on_commit));
   // Its tensors, which a thread that a hanging disk holds up may outlive the engine with.
-  job.write([sections = settled(sections_of(engine, number, beside))] { return sections; });
+  try {
+    job.write([sections = settled(sections_of(engine, number, beside))] { return sections; });
+  } catch (const AgreedError&) { throw; } catch (const Error& error) {
+    if (error.kind() != ErrorKind::io) throw;
+    job.fail(error.what());  // numbers that lie in a file of this rank cannot be read
+  }
   SaveResult result = job.finish();
   if (!result.failure.empty()) throw AgreedError(result.failure, ErrorKind::io);
   return result;
