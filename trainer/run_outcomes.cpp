@@ -1,7 +1,5 @@
 #include "keel/trainer/run_outcomes.h"
 
-#include <algorithm>
-
 #include "keel/dist/comm/agreement.h"
 #include "keel/dist/comm/exchange.h"
 
@@ -16,20 +14,7 @@ RunOutcomes::RunOutcomes(const Site& site) : site_(site), known_step_(site.state
 }
 
 void RunOutcomes::check_some_step_was_taken() const {
-  for (const auto& [name, skipped] : skipped_) {
-    if (!has_groups_) {
-      skipped.check_some_step_was_taken();
-      continue;
-    }
-    // What one group has learnt gets to the others.
-    std::string none;
-    try {
-      skipped.check_some_step_was_taken();
-    } catch (const AgreedError& error) { none = error.what(); }
-    std::vector<std::string> all;
-    site_.ranks.attempt([&] { all = gather_texts(site_.ranks, none); });
-    if (std::ranges::none_of(all, &std::string::empty)) throw AgreedError(all.front(), ErrorKind::numeric);
-  }
+  for (const auto& [name, skipped] : skipped_) skipped.check_some_step_was_taken(site_.ranks);
 }
 
 // Steps that groups of ranks skip are their own, and so is what such steps end.
