@@ -365,5 +365,6 @@ TEST(OwnTask, WithNothingToTrainIsRefusedInItsFirstStep) {
     EXPECT_EQ(said(frozen, n, concat("frozen", n)), "the loss does not depend on any trained parameter");
   }
 }
+
 }  // namespace
 }  // namespace keel
