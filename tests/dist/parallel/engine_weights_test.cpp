@@ -143,5 +143,6 @@ TEST(EngineWeights, AreGatheredByARankWithoutRowsWhenItsPassComesToThem) {
         }
       });
 }
+
 }  // namespace
 }  // namespace keel

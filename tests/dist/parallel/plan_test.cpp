@@ -283,5 +283,6 @@ TEST(Plan, OfAModelWithoutParametersIsOfNothing) {
         EXPECT_TRUE(plan.collectives.empty());
       }
 }
+
 }  // namespace
 }  // namespace keel

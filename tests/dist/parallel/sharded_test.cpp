@@ -179,5 +179,6 @@ TEST(Sharded, OfNothingToTrainAnswersAndRefusesToTrain) {
         EXPECT_EQ(engine.weight(), 0);
       });
 }
+
 }  // namespace
 }  // namespace keel
