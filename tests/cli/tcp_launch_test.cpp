@@ -151,7 +151,9 @@ TEST_F(TcpLaunch, AGroupThatIsDroppedDisturbsNeitherSavesNorTuningNorTheThread) 
 // The first group, too: whoever takes over what it writes saves what all begin with.
 TEST_F(TcpLaunch, WithRejoinADroppedGroupComesBackAndNoStepIsMadeTwice) {
   // As where a host is lost: what stands around the rank dies, and the rank with it.
-  for (const auto& [victim, is_all] : {std::pair(2, false), std::pair(0, false), std::pair(2, true)}) {
+  for (const auto& each : {std::pair(2, false), std::pair(0, false), std::pair(2, true)}) {
+    const int victim = each.first;
+    const bool is_all = each.second;
     SCOPED_TRACE(concat(victim, is_all ? " and what stands around it" : ""));
     std::filesystem::remove_all(sandbox / "made");
     RunningProgram program = sandbox.start(

@@ -16,6 +16,7 @@
 namespace keel {
 namespace {
 
+using testing::language_schema;
 using testing::message_of;
 using testing::with;
 
