@@ -109,7 +109,6 @@ std::string_view closure_optimizers() {
 }
 
 constexpr Range at_least(double low) { return {.low = low}; }
-constexpr Range above(double low) { return {.low = low, .low_open = true}; }
 constexpr Range between(double low, double high) { return {.low = low, .high = high}; }
 
 constexpr Condition kAlways = {};

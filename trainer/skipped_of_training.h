@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <string>
 
+#include "keel/runtime/language.h"
+
 namespace keel {
 
 struct SkippedOfTraining {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "keel/trainer/generate.h"
+#include "keel/trainer/make_task.h"
 #include "keel/trainer/run_plan.h"
 #include "tests/error_of.h"
 #include "tests/trainer/hub_support.h"

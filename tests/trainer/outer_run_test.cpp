@@ -9,6 +9,7 @@
 #include "keel/trainer/checkpoint_list.h"
 #include "keel/trainer/config_keys.h"
 #include "keel/trainer/evaluate_run.h"
+#include "keel/trainer/make_task.h"
 #include "keel/trainer/run_plan.h"
 #include "keel/trainer/trained_model.h"
 #include "tests/error_of.h"
