@@ -206,11 +206,11 @@ class CollatedSource final : public BatchSource {
       signature_ = signature;
       first_ = step;
     }
-    KEEL_CHECK(
-        signature == signature_, "the batch of step ", step, " has\n", signature, "and that of step ", first_, " had\n",
-        signature_,
-        "All batches of a source have the same fields. Where extents differ as rows are filled up to the longest, "
-        "name those fields (SourceOptions::varying, or the last argument of make_data()), or give pad() a length");
+    if (signature != signature_)
+      throw Error(MessageLines{concat(
+          "the batch of step ", step, " has\n", signature, "and that of step ", first_, " had\n", signature_,
+          "All batches of a source have the same fields. Where extents differ as rows are filled up to the longest, "
+          "name those fields (SourceOptions::varying, or the last argument of make_data()), or give pad() a length")});
   }
 
   CollateInfo info_;

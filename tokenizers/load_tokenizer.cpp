@@ -49,7 +49,7 @@ const std::vector<TokenizerForm>& tokenizer_forms() {
       {{"tokenizer.json"},
        [](const std::string& folder, const std::vector<std::string_view>& files) {
          const std::string path = inside(folder, files[0]);
-         return parse_tokenizer(read_text_file(path), path);
+         return parse_tokenizer(read_text(path), path);
        }},
       {{"spiece.model"}, read_sentence_piece_file},
       {{"tokenizer.model"}, read_sentence_piece_file},
@@ -89,7 +89,7 @@ TokenizerPtr load_file(const std::string& path) {
           KEEL_CHECK(fs::exists(inside(folder, other)), path, ": ", other, " must stand beside it");
         return form.read(folder.empty() ? "." : folder, form.files);
       }
-  if (name.ends_with(".json")) return parse_tokenizer(read_text_file(path), path);
+  if (name.ends_with(".json")) return parse_tokenizer(read_text(path), path);
   if (name.ends_with(".model")) return read_sentence_piece(path);
   if (name.ends_with(".txt")) return read_word_piece_vocabulary(path);
   throw Error(concat(path, ": no tokenizer is known by this name; known are ", known_forms(),

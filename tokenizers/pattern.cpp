@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "keel/runtime/error.h"
+#include "keel/runtime/printable.h"
 #include "keel/tokenizers/known_expressions.h"
 #include "keel/tokenizers/oniguruma.h"
 
@@ -58,8 +59,9 @@ PatternPtr expression(std::string_view text) {
   if (PatternPtr compiled = oniguruma_pattern(text)) return compiled;
   std::string known;
   for (const KnownExpression& each : known_expressions()) known += concat("\n  ", each.text, "   (", each.of, ")");
-  throw Error(concat("the expression '", text,
-                     "' needs Oniguruma, which this build was configured without. It knows these:", known));
+  throw Error(
+      MessageLines{concat("the expression '", printable(text),
+                          "' needs Oniguruma, which this build was configured without. It knows these:", known)});
 }
 
 PatternPtr literal(std::string text) { return std::make_shared<LiteralPattern>(std::move(text)); }
