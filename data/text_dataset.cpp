@@ -35,7 +35,7 @@ TextDataset split_tokens(const std::string& path, const Tokens& tokens, std::sha
           .tokenizer = std::move(tokenizer)};
 }
 
-std::string read_text(const std::string& path) {
+std::string training_text(const std::string& path) {
   std::string text;
   if (is_gzip(path)) {
     decompress(path, [&](std::string_view piece) { text += piece; });
@@ -69,11 +69,11 @@ TextDataset encode(const std::string& path, const std::string& text, std::shared
 
 TextDataset open_text(const std::string& path, std::shared_ptr<const Tokenizer> tokenizer, const SplitOptions& split) {
   KEEL_CHECK(tokenizer != nullptr, "opening '", path, "' needs a tokenizer");
-  return encode(path, read_text(path), std::move(tokenizer), split);
+  return encode(path, training_text(path), std::move(tokenizer), split);
 }
 
 TextDataset open_text(const std::string& path, std::string_view tokenizer, const SplitOptions& split) {
-  const std::string text = read_text(path);
+  const std::string text = training_text(path);
   return encode(path, text, naming(path, [&] { return find_tokenizer(tokenizer, text); }), split);
 }
 
