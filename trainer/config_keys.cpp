@@ -6,6 +6,7 @@
 #include "keel/config/resolver.h"
 #include "keel/config/values.h"
 #include "keel/runtime/error.h"
+#include "keel/runtime/printable.h"
 #include "keel/runtime/processor.h"
 #include "keel/trainer/config.h"
 #include "keel/trainer/schema_rows.h"
@@ -71,7 +72,7 @@ std::vector<StrategyEntry> all_strategies(std::span<const StrategyEntry> own) {
   std::string complaints;
   for (const StrategyEntry& entry : own) {
     const auto complain = [&](std::string_view what) {
-      complaints += concat(complaints.empty() ? "" : "\n", "strategy '", entry.name, "': ", what);
+      complaints += concat(complaints.empty() ? "" : "\n", "strategy '", printable(entry.name, 64), "': ", what);
     };
     if (entry.name.empty() || entry.name == "none" || find_strategy(all, entry.name) != nullptr)
       complain("its name is taken, or is none");

@@ -71,8 +71,12 @@ void SkippedSteps::check_some_step_was_taken(Communicator& ranks) const {
     kind = error.kind();
   }
   std::vector<std::string> all;
-  ranks.attempt([&] { all = gather_texts(ranks, none); });
-  if (std::ranges::none_of(all, &std::string::empty)) throw AgreedError(all.front(), kind);
+  std::vector<ErrorKind> kinds;
+  ranks.attempt([&] {
+    all = gather_texts(ranks, none);
+    kinds = gather_values(ranks, kind);
+  });
+  if (std::ranges::none_of(all, &std::string::empty)) throw AgreedError(all.front(), kinds.front());
 }
 
 SkippedOfTraining SkippedSteps::of_all(Communicator& ranks) const {

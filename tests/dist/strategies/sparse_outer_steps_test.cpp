@@ -9,6 +9,7 @@
 
 #include "keel/dist/comm/run_ranks.h"
 #include "keel/kernels/elementwise.h"
+#include "tests/dist/strategies/memory_at_once.h"
 #include "tests/error_of.h"
 #include "tests/support.h"
 
@@ -93,24 +94,7 @@ TEST(SparseOuterSteps, AreThoseOfTheirFormula) {
 }
 
 TEST(SparseOuterSteps, HaveAsMuchAtOnceAsTheirCostSays) {
-  for (const int shards : {1, 2})
-    run_ranks(3, [&](Communicator& comm) {
-      const Context context = testing::context(1);
-      const auto strategy = make_sparse_outer_steps(kSparse);
-      std::vector<StrategyUnit> units;
-      std::vector<StrategyNumbers> numbers;
-      for (const std::int64_t count : {30, 150, 250}) {
-        units.push_back({"unit", zeros(context, {count}), zeros(context, {count}), shards});
-        numbers.push_back({.count = count, .shards = shards});
-      }
-      strategy->begin({.units = units, .context = context, .outer = comm});
-      for (int step = 0; step < 3; ++step) {
-        strategy->before_step([] { return 1.0; });
-        strategy->after_step([] { return true; });
-      }
-      EXPECT_EQ(strategy->cost(numbers, 3, comm.rank()).at_once,
-                static_cast<std::int64_t>(context.memory()[Purpose::bucket].peak));
-    });
+  testing::expect_memory_of_cost([] { return make_sparse_outer_steps(kSparse); });
 }
 
 TEST(SparseOuterSteps, RefuseWhatMakesNoSense) {
