@@ -22,7 +22,7 @@ enum class ErrorKind {
   internal,     // a broken promise inside keel
 };
 
-// A message of several lines, none of which begins with text of unknown origin.
+// A message of several lines. A name of unknown origin in it is printable() already, or its line breaks stay.
 struct MessageLines {
   std::string text;
 };
