@@ -61,7 +61,7 @@ TEST(CutData, EndsARunWithAMessageAndACheckpointToGoOnFrom) {
                              const std::string message = error_of([&] { train(config, cutting, ranks); });
                              const std::lock_guard lock(mutex);
                              messages.push_back(message);
-                             if (!message.empty()) throw Error(message);
+                             if (!message.empty()) throw Error(MessageLines{message});
                            }),
                  Error);
     ASSERT_EQ(messages.size(), static_cast<std::size_t>(n));

@@ -73,7 +73,7 @@ TEST(FailingRank, EndsTheOthersInTheStepThatTheyWereIn) {
           const std::string mine = error_of([&] { train(config, silent, ranks); });
           const std::lock_guard lock(mutex);
           if (ranks.rank() != 1) told.push_back(mine);
-          throw Error(mine);
+          throw Error(MessageLines{mine});
         });
       });
       EXPECT_EQ(why, "out of milk");

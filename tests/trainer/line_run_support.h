@@ -48,7 +48,7 @@ inline ShownRun shown_run(int n, const Config& config, const Prepare& prepare = 
       TrainResult result;
       const std::string mine = error_of([&] { result = train(config, told, ranks, callbacks); });
       if (ranks.rank() == 0) first = {result, mine, told.words, told.steps};
-      if (!mine.empty()) throw Error(mine);
+      if (!mine.empty()) throw Error(MessageLines{mine});
     });
   });
   EXPECT_EQ(error.empty(), first.error.empty()) << error;

@@ -204,7 +204,7 @@ TEST(ManualOutcomes, OthersAreToldTheStepInWhichARankFails) {
                 const std::string mine =
                     error_of([&] { train(scripted_run(place, "run", {"steps=4"}), silent, ranks); });
                 if (ranks.rank() == 0) told = mine;
-                throw Error(mine);
+                throw Error(MessageLines{mine});
               });
             }),
             "out of milk");

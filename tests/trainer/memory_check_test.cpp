@@ -79,7 +79,7 @@ TEST(MemoryCheck, ComesBeforeAnythingIsAllocatedOrWritten) {
                              const std::string message = error_of([&] { train(config, recorder, ranks); });
                              const std::lock_guard lock(mutex);
                              messages.push_back(message);
-                             if (!message.empty()) throw Error(message);
+                             if (!message.empty()) throw Error(MessageLines{message});
                            }),
                  Error);
     for (const std::string& message : messages) {

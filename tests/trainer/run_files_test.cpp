@@ -260,7 +260,7 @@ TEST(RemovedFolder, ThatCannotBeMadeAgainEndsTheRunAndWhatWasLearntIsSavedElsewh
                                  message = error;
                                  told = recorder.messages;
                                }
-                               if (!error.empty()) throw Error(error);
+                               if (!error.empty()) throw Error(MessageLines{error});
                              }),
                    Error);
       fs::current_path(before);
@@ -299,7 +299,7 @@ TEST(RemovedFolder, ThatCannotBeMadeAgainLeavesWhatWasLearntInTheTemporaryFolder
                              Recorder& recorder = ranks.rank() == 0 ? first : other;
                              const std::string error = error_of([&] { train(config, recorder, ranks); });
                              if (ranks.rank() == 0) told = recorder.messages;
-                             if (!error.empty()) throw Error(error);
+                             if (!error.empty()) throw Error(MessageLines{error});
                            }),
                  Error);
     fs::current_path(before);
