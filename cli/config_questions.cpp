@@ -220,7 +220,7 @@ class Interview {
       if (said.key == row.key) {
         try {
           set_value(row, config_, said.value);
-        } catch (const Error& error) { throw Error(concat(row.key, ": ", error.what())); }
+        } catch (const Error& error) { throw Error(concat(row.key, ": "), error); }
         return false;
       }
     if (!standard.empty() && (asking_.defaults || is_no_choice)) {

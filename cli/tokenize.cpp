@@ -76,7 +76,7 @@ int run(const TokenizeArguments& arguments) {
     tokenizer = find_tokenizer(arguments.tokenizer, text_for(arguments));
   } catch (const Error& error) {
     if (!is_made_of_text(arguments.tokenizer)) throw;
-    throw Error(concat("'", arguments.texts.front(), "': ", error.what()), error.kind());
+    throw Error(concat("'", arguments.texts.front(), "': "), error);
   }
   TokenizeOptions options{.files = arguments.texts,
                           .out = arguments.out,

@@ -186,7 +186,7 @@ auto naming_columns(const std::string& path, F&& f) {
     return f();
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::io) throw;  // which does already
-    throw Error(concat("'", path, "' is not a valid columnar file: ", error.what()), error.kind());
+    throw Error(concat("'", path, "' is not a valid columnar file: "), error);
   }
 }
 
@@ -270,7 +270,8 @@ class ColumnarDataset final : public Dataset {
         }
       } catch (const Error& error) {
         throw Error(concat("column '", printable(column.name, 64), "' of rows ", layout_.first_row(block), " to ",
-                           layout_.first_row(block) + layout_.rows_of(block) - 1, " is damaged: ", error.what()));
+                           layout_.first_row(block) + layout_.rows_of(block) - 1, " is damaged: "),
+                    error);
       }
     });
   }

@@ -115,7 +115,7 @@ struct ColumnsWriter::Work {
     KEEL_CHECK(wanted.empty(), place(), "expected ", wanted, ", found ", kind_of(*value));
     try {
       with_element(column.type, [&]<class T>(T) { append_elements<T>(bytes, *value, column); });
-    } catch (const Error& error) { throw Error(concat(place(), error.what())); }
+    } catch (const Error& error) { throw Error(place(), error); }
     return bytes;
   }
 
@@ -169,7 +169,7 @@ struct ColumnsWriter::Work {
 ColumnsWriter::ColumnsWriter(std::string path, std::vector<Column> columns, std::size_t block_bytes) {
   try {
     check_columns(columns);
-  } catch (const Error& error) { throw Error(concat("'", path, "': ", error.what())); }
+  } catch (const Error& error) { throw Error(concat("'", path, "': "), error); }
   work_ = std::make_unique<Work>(std::move(path), std::move(columns), block_bytes);
   const ColumnsHeader header = {};
   work_->file.write(std::as_bytes(std::span(&header, 1)));

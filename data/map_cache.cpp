@@ -94,9 +94,8 @@ Example MapCache::example(std::int64_t i) const {
     KEEL_CHECK(hash_of_text(bytes).low == own.hash, "its hash does not match");
     return example_from(bytes);
   } catch (const Error& error) {
-    throw Error(concat("example ", i, " of the cache '", file_.path(), "' is damaged: ", error.what(),
-                       "; remove the file, and it is made again"),
-                error.kind());
+    throw Error(concat("example ", i, " of the cache '", file_.path(), "' is damaged: "), error,
+                "; remove the file, and it is made again");
   }
 }
 

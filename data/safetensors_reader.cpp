@@ -193,7 +193,7 @@ SafetensorsFile::SafetensorsFile(const std::string& path)
     HeaderReader reader;
     try {
       read_json(header, reader);
-    } catch (const JsonError& error) { throw Error(concat("the header is not valid JSON: ", error.what())); }
+    } catch (const JsonError& error) { throw Error("the header is not valid JSON: ", error); }
     entries_ = std::move(reader.entries);
     metadata_ = std::move(reader.metadata);
     std::sort(entries_.begin(), entries_.end(), [](const SafetensorsEntry& a, const SafetensorsEntry& b) {
@@ -205,9 +205,7 @@ SafetensorsFile::SafetensorsFile(const std::string& path)
       entries_[i].offset += data_begin;
       index_.emplace(entries_[i].name, i);
     }
-  } catch (const Error& error) {
-    throw Error(concat("'", path, "' is not a valid safetensors file: ", error.what()), error.kind());
-  }
+  } catch (const Error& error) { throw Error(concat("'", path, "' is not a valid safetensors file: "), error); }
 }
 
 const SafetensorsEntry& SafetensorsFile::entry(std::string_view name) const {

@@ -98,7 +98,7 @@ void write_safetensors(const std::string& path, std::span<const NamedTensor> ten
   SafetensorsLayout layout;
   try {
     layout = lay_out_safetensors(std::move(entries), metadata, order);
-  } catch (const Error& error) { throw Error(concat("'", path, "' is not written: ", error.what()), error.kind()); }
+  } catch (const Error& error) { throw Error(concat("'", path, "' is not written: "), error); }
   AtomicFile file(path);
   file.write(layout.head);
   for (const SafetensorsEntry& entry : layout.entries) write_numbers(file, *values.at(entry.name));

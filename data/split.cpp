@@ -206,7 +206,7 @@ ColumnParts parts_by_column(const Dataset& whole, const std::string& column,
                        "field '", printable(column, 64), "' is ", kind_of(value),
                        ", and a split goes by single values");
             round[static_cast<std::size_t>(number % kWalkRound)] = named.find(value);
-          } catch (const Error& error) { throw Error(concat("example ", number, " (from 0 on): ", error.what())); }
+          } catch (const Error& error) { throw Error(concat("example ", number, " (from 0 on): "), error); }
         }
       },
       [&](std::int64_t begin, std::int64_t end) {

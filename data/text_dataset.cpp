@@ -55,7 +55,7 @@ template <class F>
 auto naming(const std::string& path, F&& f) {
   try {
     return f();
-  } catch (const Error& error) { throw Error(concat("'", path, "': ", error.what()), error.kind()); }
+  } catch (const Error& error) { throw Error(concat("'", path, "': "), error); }
 }
 
 TextDataset encode(const std::string& path, const std::string& text, std::shared_ptr<const Tokenizer> tokenizer,

@@ -85,9 +85,7 @@ TokenFile open_token_file(const std::string& path) {
       file.tokens = Tokens(opened, sizeof header, static_cast<std::int64_t>(header.count),
                            static_cast<int>(header.token_bytes), static_cast<std::int64_t>(header.vocabulary_size));
     }
-  } catch (const Error& error) {
-    throw Error(concat("'", path, "' is not a valid token file: ", error.what()), error.kind());
-  }
+  } catch (const Error& error) { throw Error(concat("'", path, "' is not a valid token file: "), error); }
   if (file.tokens.size() <= kScannedTokens) file.tokens.check();
   return file;
 }

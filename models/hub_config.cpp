@@ -92,7 +92,7 @@ const std::vector<Json::Member>& inert_keys() {
 HubConfig::HubConfig(std::string_view text, std::string place) : place_(std::move(place)) {
   try {
     whole_ = Json::parse(text);
-  } catch (const Error& error) { throw Error(concat(place_, ": ", error.what())); }
+  } catch (const Error& error) { throw Error(concat(place_, ": "), error); }
   KEEL_CHECK(whole_.is_object(), place_, ": the configuration of a model is an object, {\"model_type\": ...}");
   model_type_ = this->text("model_type", "");
   KEEL_CHECK(!model_type_.empty(), place_, ": there is no model_type, which says what the model is");

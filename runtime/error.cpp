@@ -11,6 +11,8 @@ namespace keel {
 Error::Error(std::string_view message, ErrorKind kind) : std::runtime_error(printable(message)), kind_(kind) {}
 Error::Error(const MessageLines& message, ErrorKind kind)
     : std::runtime_error(printable_lines(message.text)), kind_(kind) {}
+Error::Error(std::string_view before, const Error& inner, std::string_view after)
+    : std::runtime_error(concat(printable(before), inner.what(), printable(after))), kind_(inner.kind_) {}
 
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);

@@ -28,10 +28,12 @@ struct MessageLines {
 };
 
 // Its message is printable() whatever the names in it are: one line, unless it was given as several.
+// The third constructor says more of another error, whose kind and lines stay.
 class Error : public std::runtime_error {
  public:
   explicit Error(std::string_view message, ErrorKind kind = ErrorKind::input);
   explicit Error(const MessageLines& message, ErrorKind kind = ErrorKind::input);
+  Error(std::string_view before, const Error& inner, std::string_view after = {});
   ErrorKind kind() const noexcept { return kind_; }
 
  private:

@@ -65,6 +65,7 @@ class PageFile {
   // What the file takes: pages begin at whole sectors.
   std::int64_t size() const { return size_; }
   static std::int64_t room_of(std::int64_t bytes);
+  std::int64_t block_of(std::size_t page) const { return pages_[page].block; }
 
   // The memory stays as it is until the work has arrived. A page was written once before it is read.
   PageWork read(std::size_t page, std::byte* to) { return read(page, all_of(page), to); }

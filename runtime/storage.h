@@ -6,11 +6,24 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "keel/runtime/context.h"
 
 namespace keel {
+
+// Where the numbers of a storage lie while its memory is away: in a file, or in another memory.
+class Elsewhere {
+ public:
+  // Takes bytes piece by piece, from the first to the last; each is there until it returns.
+  using Reader = std::function<void(std::span<const std::byte> piece)>;
+
+  virtual ~Elsewhere() = default;
+  virtual bool has_numbers() const = 0;
+  // Hands over a range of bytes without bringing back the memory.
+  virtual void read(std::int64_t begin, std::int64_t bytes, const Reader& reader) = 0;
+};
 
 // Memory of one device, shared by all views of it. Not copyable; held by std::shared_ptr.
 //
@@ -67,6 +80,10 @@ class Storage {
   // The hook may set another one, or none, while it runs.
   void set_touch_hook(TouchHook hook) { touch_hook_ = std::move(hook); }
 
+  // For who reads numbers once; null: they are in memory, or data() brings them there.
+  Elsewhere* elsewhere() const { return elsewhere_ != nullptr && elsewhere_->has_numbers() ? elsewhere_ : nullptr; }
+  void set_elsewhere(Elsewhere* elsewhere) { elsewhere_ = elsewhere; }
+
  private:
   void touch();
   [[noreturn]] void throw_dropped() const;
@@ -82,6 +99,7 @@ class Storage {
   bool was_dropped_ = false;
   Deleter deleter_;
   TouchHook touch_hook_;
+  Elsewhere* elsewhere_ = nullptr;
 };
 
 }  // namespace keel

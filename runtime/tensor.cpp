@@ -290,6 +290,16 @@ const Tensor& HostCopy::get() const {
   return copy_;
 }
 
+void read_once(const Tensor& x, const Elsewhere::Reader& reader) {
+  KEEL_CHECK(x.is_contiguous(), "only a dense tensor can be read, got ", x);
+  if (Elsewhere* const elsewhere = x.storage()->elsewhere())
+    return elsewhere->read(x.offset() * static_cast<std::int64_t>(size_of(x.dtype())),
+                           static_cast<std::int64_t>(x.bytes()), reader);
+  if (x.device().type == DeviceType::cpu) return reader({x.raw(), x.bytes()});
+  const HostCopy copy(x);
+  reader({copy.get().raw(), x.bytes()});
+}
+
 Tensor from_external(const Context& context, void* memory, const Dims& shape, const Dims& strides, DType dtype,
                      Storage::Deleter deleter) {
   const std::size_t bytes = static_cast<std::size_t>(extent_of(shape, strides)) * size_of(dtype);

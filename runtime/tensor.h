@@ -136,6 +136,10 @@ class HostCopy {
   Event arrived_;
 };
 
+// Hands over the bytes of a dense tensor, from a device through the host's memory. What lies elsewhere, in a file,
+// comes in pieces, and its storage stays away.
+void read_once(const Tensor& x, const Elsewhere::Reader& reader);
+
 // Adopts the caller's memory without a copy. Strides count elements; `deleter` (may be empty) is
 // called once, when the last view is gone. The memory must belong to the context's device.
 Tensor from_external(const Context& context, void* memory, const Dims& shape, const Dims& strides, DType dtype,

@@ -86,10 +86,9 @@ TokenizerPtr CatalogModel::tokenizer_of(const std::string& given, const std::fun
     try {
       return load_tokenizer(folder());
     } catch (const Error& error) {
-      throw Error(concat("data.tokenizer=", given, " is the tokenizer of model.from: ", error.what(),
-                         "; put the tokenizer's files there, or name another: data.tokenizer=byte, or a folder or a "
-                         "file of the tokenizer that the model was trained with"),
-                  error.kind());
+      throw Error(concat("data.tokenizer=", given, " is the tokenizer of model.from: "), error,
+                  "; put the tokenizer's files there, or name another: data.tokenizer=byte, or a folder or a "
+                  "file of the tokenizer that the model was trained with");
     }
   }
   if (!is_made_of_text(name)) return named_tokenizer(name);

@@ -158,7 +158,7 @@ Division::Division(DivisionOptions options, const Dataset& whole, const std::str
     ColumnParts parts = parts_by_column(whole, options_.column, values);
     held_out_ = std::move(parts.parts);
     trained_ = std::move(parts.rest);
-  } catch (const Error& error) { throw Error(concat("data.split_column: '", path, "': ", error.what()), error.kind()); }
+  } catch (const Error& error) { throw Error(concat("data.split_column: '", path, "': "), error); }
   KEEL_CHECK(!trained_.empty(), "data.sets: every row of '", path, "' has a value of a set in '",
              printable(options_.column, 64), "'; none is left to train on");
 }

@@ -117,9 +117,7 @@ class FineTuningTask : public Task {
       for (const CollatedRow& row : rows) {
         try {
           prompts.push_back(prompt_tokens(messages_to_answer(row.example)));
-        } catch (const Error& error) {
-          throw Error(concat("'", path, "', ", records->place(row.index), ": ", error.what()), error.kind());
-        }
+        } catch (const Error& error) { throw Error(concat("'", path, "', ", records->place(row.index), ": "), error); }
       }
       fill_prompts(prompts, info.context, batch);
     };

@@ -47,7 +47,7 @@ std::vector<ChatMessage> listed_messages(const Value& value, const std::string& 
     const std::string& role = text_member(each, "role", number);
     try {
       messages.push_back({parse_chat_role(role), text_member(each, "content", number)});
-    } catch (const Error& error) { throw Error(concat("message ", number, ": ", error.what()), error.kind()); }
+    } catch (const Error& error) { throw Error(concat("message ", number, ": "), error); }
   }
   return messages;
 }
@@ -170,9 +170,7 @@ DatasetPtr chat_records(const DatasetPtr& records, const std::string& path, cons
   const MapFunction encode = [records, path, options](const Example& record, std::int64_t i) {
     try {
       return encoded_record(record, options);
-    } catch (const Error& error) {
-      throw Error(concat("'", path, "', ", records->place(i), ": ", error.what()), error.kind());
-    }
+    } catch (const Error& error) { throw Error(concat("'", path, "', ", records->place(i), ": "), error); }
   };
   return map(records, encode, version_of(options));
 }

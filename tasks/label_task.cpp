@@ -38,7 +38,7 @@ std::vector<std::string> classes_of_config(const std::string& path) {
 std::shared_ptr<const ClassLabels> class_labels(std::vector<std::string> names, const std::string& place) {
   try {
     return std::make_shared<const ClassLabels>(std::move(names));
-  } catch (const Error& error) { throw Error(concat(place, ": ", error.what()), error.kind()); }
+  } catch (const Error& error) { throw Error(concat(place, ": "), error); }
 }
 
 // The weight that counts labels, and of weighted classes the shares.

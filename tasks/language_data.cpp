@@ -76,9 +76,7 @@ DatasetPtr tokens_of(const DatasetPtr& documents, const std::shared_ptr<const To
       [documents, tokenizer, path, rows](const Example& example, std::int64_t i) {
         try {
           return encoded_document(*tokenizer, example.text("text"), rows);
-        } catch (const Error& error) {
-          throw Error(concat("'", path, "', ", documents->place(i), ": ", error.what()), error.kind());
-        }
+        } catch (const Error& error) { throw Error(concat("'", path, "', ", documents->place(i), ": "), error); }
       },
       version_of_documents(*tokenizer, rows));
 }

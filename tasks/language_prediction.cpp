@@ -30,9 +30,7 @@ std::shared_ptr<const BatchSource> batches_of(const TaskSite& site, const std::s
     for (const CollatedRow& row : rows) {
       try {
         encoded.push_back(encode(row.example.text("text")));
-      } catch (const Error& error) {
-        throw Error(concat("'", path, "', ", texts->place(row.index), ": ", error.what()), error.kind());
-      }
+      } catch (const Error& error) { throw Error(concat("'", path, "', ", texts->place(row.index), ": "), error); }
     }
     fill(encoded, info.context, batch);
   };

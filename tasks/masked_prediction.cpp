@@ -59,9 +59,7 @@ std::shared_ptr<const BatchSource> masked_texts(const TaskSite& site, const std:
     for (const CollatedRow& row : rows) {
       try {
         encoded.push_back(encoded_masked_text(form, row.example.text("text")));
-      } catch (const Error& error) {
-        throw Error(concat("'", path, "', ", texts->place(row.index), ": ", error.what()), error.kind());
-      }
+      } catch (const Error& error) { throw Error(concat("'", path, "', ", texts->place(row.index), ": "), error); }
       time = std::max(time, encoded.back().size());
     }
     std::vector<std::int32_t> inputs(encoded.size() * time, form.padding_token);

@@ -37,7 +37,7 @@ MetricList metrics_of(const SupervisedHead& head, std::int64_t width) {
   try {
     return {head.metrics, head.has_classes() ? MetricInput::classes : MetricInput::numbers, width,
             concat(head.name, '_')};
-  } catch (const Error& error) { throw Error(concat("model.heads: head '", head.name, "': ", error.what())); }
+  } catch (const Error& error) { throw Error(concat("model.heads: head '", head.name, "': "), error); }
 }
 
 class SupervisedTask : public Task {
@@ -148,7 +148,7 @@ class SupervisedTask : public Task {
   SupervisedColumns columns_of_run(const std::string& kept) const {
     try {
       return {read_text_file(kept), heads_};
-    } catch (const Error& error) { throw Error(concat("'", kept, "': ", error.what())); }
+    } catch (const Error& error) { throw Error(concat("'", kept, "': "), error); }
   }
 
   SupervisedColumns columns_of_data() {
@@ -176,7 +176,7 @@ class SupervisedTask : public Task {
       for (std::size_t i = 0; i < heads_.size(); ++i)
         text += concat(text.empty() ? "" : "; ", "output ", heads_[i].name, ' ', widths[i]);
       return TextModel(text, inputs);
-    } catch (const Error& error) { throw Error(concat("model.trunk: ", error.what())); }
+    } catch (const Error& error) { throw Error("model.trunk: ", error); }
   }
 
   TextModel& net() {

@@ -157,9 +157,7 @@ class Prepared final : public Dataset {
   Example made(const Example& example, std::int64_t i) const {
     try {
       return columns_->prepared(example, has_targets_);
-    } catch (const Error& error) {
-      throw Error(concat("'", path_, "', example ", i, " (from 0 on): ", error.what()), error.kind());
-    }
+    } catch (const Error& error) { throw Error(concat("'", path_, "', example ", i, " (from 0 on): "), error); }
   }
 
   DatasetPtr below_;

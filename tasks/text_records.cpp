@@ -71,9 +71,7 @@ template <class F>
 auto told_with_place(const Dataset& records, const std::string& path, std::int64_t i, F&& f) {
   try {
     return f();
-  } catch (const Error& error) {
-    throw Error(concat("'", path, "', ", records.place(i), ": ", error.what()), error.kind());
-  }
+  } catch (const Error& error) { throw Error(concat("'", path, "', ", records.place(i), ": "), error); }
 }
 
 class ExamplesOfRecords final : public Dataset {

@@ -20,9 +20,7 @@ TokenizerPtr parse_tokenizer(std::string_view json, const std::string& place) {
     const Json* const model = object.find("model");
     KEEL_CHECK(model != nullptr && model->is_string(), "it has no \"model\"");
     return make_sentence_piece(decode_base64(model->string()));
-  } catch (const Error& error) {
-    throw Error(concat("'", place, "' is not a tokenizer: ", error.what()), error.kind());
-  }
+  } catch (const Error& error) { throw Error(concat("'", place, "' is not a tokenizer: "), error); }
 }
 
 namespace {

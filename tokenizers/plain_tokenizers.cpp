@@ -246,7 +246,7 @@ TokenizerPtr parse_plain_tokenizer(std::string_view text) {
     KEEL_CHECK(version.is_integer() && version.integer() == kFormatVersion, "its version is ", version.dump(),
                "; this program reads version ", kFormatVersion);
     return row_named(object.at("type").string()).from_json(object);
-  } catch (const JsonError& error) { throw Error(concat("it is not the JSON of a tokenizer: ", error.what())); }
+  } catch (const JsonError& error) { throw Error("it is not the JSON of a tokenizer: ", error); }
 }
 
 }  // namespace keel

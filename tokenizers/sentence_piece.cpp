@@ -180,7 +180,7 @@ TokenizerPtr read_sentence_piece(const std::string& path) {
   std::string model = read_text_file(path);
   try {
     return make_sentence_piece(std::move(model));
-  } catch (const Error& error) { throw Error(concat(path, ": ", error.what()), error.kind()); }
+  } catch (const Error& error) { throw Error(concat(path, ": "), error); }
 }
 
 }  // namespace keel

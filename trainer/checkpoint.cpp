@@ -41,7 +41,7 @@ TrainState parse_state(const Json& json, const std::string& path) {
                "' is malformed: its factor on learning rates is ", state.rate_factor);
     return state;
   } catch (const JsonError& error) {
-    throw Error(concat("'", path, "' is malformed: it is no checkpoint of a run (", error.what(), ")"));
+    throw Error(concat("'", path, "' is malformed: it is no checkpoint of a run ("), error, ")");
   }
 }
 

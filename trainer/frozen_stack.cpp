@@ -61,9 +61,7 @@ FrozenStack::FrozenStack(const StackSite& site, Module& model, int first_subject
 std::string load_frozen(const StackModel& model, FrozenStack& stack, Communicator& ranks) {
   try {
     return load_named_weights(model, stack.engine(), stack.group() != nullptr ? *stack.group() : ranks, true);
-  } catch (const AgreedError& error) {
-    throw AgreedError(concat("the frozen model '", model.name, "': ", error.what()), error.kind());
-  }
+  } catch (const AgreedError& error) { throw AgreedError(concat("the frozen model '", model.name, "': "), error); }
 }
 
 }  // namespace keel

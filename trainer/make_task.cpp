@@ -58,7 +58,7 @@ Data open_training_data(Config& config, TaskBase& task) {
   KEEL_CHECK(data.training, "the task ", config.task, " has no data to train on");
   if (const BatchLimit& limit = config.data.batches; !limit.is_none()) try {
       data.training = limited_epochs(data.training, limit.of(std::llround(data.training->steps_per_epoch())));
-    } catch (const Error& error) { throw Error(concat("data.batches: ", error.what())); }
+    } catch (const Error& error) { throw Error("data.batches: ", error); }
   config.eval.batches.check_sets(data.validation, "eval.batches");
   measure_lengths(config, data.training->steps_per_epoch(), data.training->steps());
   data.training = with_curriculum(config.curriculum, data.training, task.has_equal_rows() ? task.positions() : 0);

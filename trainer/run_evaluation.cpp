@@ -25,9 +25,9 @@ void RunEvaluation::try_some() const {
   if (batches == 0) return;
   try {
     run(0, batches);
-  } catch (const AgreedError& error) {
-    throw AgreedError(concat("eval.sanity: ", error.what()), error.kind());
-  } catch (const Error& error) { throw Error(concat("eval.sanity: ", error.what()), error.kind()); }
+  } catch (const AgreedError& error) { throw AgreedError("eval.sanity: ", error); } catch (const Error& error) {
+    throw Error("eval.sanity: ", error);
+  }
 }
 
 }  // namespace keel

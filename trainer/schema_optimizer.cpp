@@ -334,9 +334,7 @@ std::vector<OptimizerValues> group_options(const Config& config) {
       KEEL_CHECK(row != rows.end(), "the group '", group.match, "' has ", option, ", which ", entry.name, " has not");
       try {
         set_value(*row, own, read_yaml(value).root);
-      } catch (const Error& error) {
-        throw Error(concat("the group '", group.match, "': ", option, " ", error.what()));
-      }
+      } catch (const Error& error) { throw Error(concat("the group '", group.match, "': ", option, " "), error); }
     }
     all.push_back(own.optimizer);
   }

@@ -46,7 +46,7 @@ std::pair<std::string, std::string> tag_of(const std::string& text) {
 Length every_of(const std::string& text) {
   try {
     return Length::parse(text);
-  } catch (const Error& error) { throw Error(concat("every ", error.what())); }
+  } catch (const Error& error) { throw Error("every ", error); }
 }
 
 const TrackerEntry& find_tracker(std::string_view type) {
@@ -157,7 +157,7 @@ std::vector<HostedTracker> make_trackers(const std::vector<TypedSettings>& list)
       for (const std::string& tag : settings.texts("tags")) one.tags.push_back(tag_of(tag));
       one.every = every_of(settings.text("every"));
       one.values = settings.texts("values");
-    } catch (const Error& error) { throw Error(concat(one.label, ": ", error.what())); }
+    } catch (const Error& error) { throw Error(concat(one.label, ": "), error); }
     one.run_name = settings.text("name");
   }
   return made;

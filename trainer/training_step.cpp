@@ -155,8 +155,7 @@ PendingStep TrainingSteps::step_with_closure(Pending& pending) {
     return parts_.engine.step(evaluate, parts_.curves);
   } catch (const AgreedError& error) {
     if (has_told) throw;
-    throw AgreedError(concat("step ", pending.step, ": ", error.what(), "; a lower optimizer.lr may help"),
-                      error.kind());
+    throw AgreedError(concat("step ", pending.step, ": "), error, "; a lower optimizer.lr may help");
   }
 }
 

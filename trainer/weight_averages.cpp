@@ -1,6 +1,8 @@
 #include "keel/trainer/weight_averages.h"
 
 #include <algorithm>
+#include <optional>
+#include <span>
 
 #include "keel/dist/parallel/sharded.h"
 #include "keel/kernels/elementwise.h"
@@ -8,13 +10,30 @@
 namespace keel {
 namespace {
 
-// The same parts with memory of their own.
-TensorParts copies_of(const TensorParts& parts, DType dtype, Purpose purpose) {
+// Calls f(numbers, span of them): of weights that lie in a file piece by piece, so that no page of theirs comes whole.
+template <class F>
+void for_each_piece(const Tensor& weights, const F& f) {
+  if (weights.storage()->elsewhere() == nullptr) return f(weights.flatten(), {0, weights.numel()});
+  std::int64_t begin = 0;
+  read_once(weights, [&](std::span<const std::byte> bytes) {
+    const auto count = static_cast<std::int64_t>(bytes.size() / size_of(weights.dtype()));
+    const Tensor piece =
+        from_external(weights.context().host(), const_cast<std::byte*>(bytes.data()), {count}, {1}, weights.dtype());
+    f(kernels::to(piece, weights.context()), {begin, begin + count});
+    weights.context().synchronize();  // its memory goes
+    begin += count;
+  });
+}
+
+Tensor cut(const Tensor& numbers, Span among) { return numbers.flatten().slice(0, among.begin, among.end); }
+
+// The same parts with memory of their own; without a dtype, in that of each.
+TensorParts copies_of(const TensorParts& parts, std::optional<DType> dtype, Purpose purpose) {
   TensorParts copies = parts;
   for (TensorPart& each : copies) {
     if (!each.values.defined()) continue;
-    const Tensor copy = empty(each.values.context(), each.values.shape(), dtype, purpose);
-    kernels::copy_into(copy, each.values);
+    const Tensor copy = empty(each.values.context(), each.values.shape(), dtype.value_or(each.values.dtype()), purpose);
+    for_each_piece(each.values, [&](const Tensor& piece, Span among) { kernels::copy_into(cut(copy, among), piece); });
     each.values = copy;
   }
   return copies;
@@ -36,11 +55,13 @@ void WeightAverage::move(LoopView& view, double factor, const Tensor& device_fac
   const TensorParts weights = view.engine().weights();
   for (std::size_t i = 0; i < weights.size(); ++i) {
     if (weights[i].numel() == 0) continue;
-    const Tensor& average = average_[i].values;
-    const Tensor difference = kernels::binary<Sub>(kernels::cast(weights[i].values, DType::f32), average);
-    kernels::scale(difference, factor);
-    if (device_factor.defined()) kernels::scale_by(difference, device_factor);
-    kernels::accumulate(average, difference);
+    for_each_piece(weights[i].values, [&](const Tensor& piece, Span among) {
+      const Tensor average = cut(average_[i].values, among);
+      const Tensor difference = kernels::binary<Sub>(kernels::cast(piece, DType::f32), average);
+      kernels::scale(difference, factor);
+      if (device_factor.defined()) kernels::scale_by(difference, device_factor);
+      kernels::accumulate(average, difference);
+    });
   }
 }
 
@@ -49,9 +70,7 @@ void WeightAverage::evaluation_begin(LoopView& view) {
   view.engine().wait_until_released();
   const TensorParts mine = view.engine().weights();
   // The weights to the bit, whatever their dtype.
-  weights_ = mine;
-  for (TensorPart& each : weights_)
-    if (each.values.defined()) each.values = kernels::clone(each.values);
+  weights_ = copies_of(mine, {}, Purpose::activation);
   copy_all(average_, mine);
   view.engine().adopt_weights();
 }

@@ -15,16 +15,17 @@ namespace {
 std::int64_t extent_elements(DType dtype) { return kExtentBytes / static_cast<std::int64_t>(size_of(dtype)); }
 
 Hash128 write_extent(SectionTarget& target, const Tensor& values) {
-  const HostCopy copy = values.device().type == DeviceType::cpu ? HostCopy() : HostCopy(values);
-  return target.write({(values.device().type == DeviceType::cpu ? values : copy.get()).raw(), values.bytes()});
+  Xxh3 hash;
+  read_once(values, [&](std::span<const std::byte> piece) { target.write(piece, hash); });
+  return hash.hash();
 }
 
 class FileTarget : public SectionTarget {
  public:
   explicit FileTarget(std::string path) : file_(std::move(path)) {}
-  Hash128 write(std::span<const std::byte> bytes) override {
+  void write(std::span<const std::byte> bytes, Xxh3& hash) override {
     file_.write(bytes);
-    return xxh3(bytes);
+    hash.add(bytes);
   }
   void commit() override { file_.commit(); }
 
@@ -53,7 +54,8 @@ Manifest write_section(const Section& section,
   const SafetensorsLayout layout =
       lay_out_safetensors(std::move(entries), section.metadata, SafetensorsOrder::sorted, kPageBytes);
   const std::unique_ptr<SectionTarget> target = open(layout.bytes);
-  const Hash128 head = target->write(std::as_bytes(std::span(layout.head)));
+  Xxh3 head;
+  target->write(std::as_bytes(std::span(layout.head)), head);
   std::uint64_t offset = layout.head.size();
   for (const SafetensorsEntry& entry : layout.entries) {
     const std::uint32_t place = places.at(entry.name);
@@ -68,7 +70,7 @@ Manifest write_section(const Section& section,
       begin = end;
     }
   }
-  written.files.push_back({section.file, offset, layout.head.size(), head});
+  written.files.push_back({section.file, offset, layout.head.size(), head.hash()});
   target->commit();
   return written;
 }

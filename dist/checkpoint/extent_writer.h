@@ -24,8 +24,8 @@ struct Section {
 class SectionTarget {
  public:
   virtual ~SectionTarget() = default;
-  // Appends the bytes, and returns their hash.
-  virtual Hash128 write(std::span<const std::byte> bytes) = 0;
+  // Appends the bytes, and adds them to the hash.
+  virtual void write(std::span<const std::byte> bytes, Xxh3& hash) = 0;
   // All has been written.
   virtual void commit() = 0;
 };

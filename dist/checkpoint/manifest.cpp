@@ -150,7 +150,7 @@ Manifest parse_sealed(std::string_view text, const std::string& path,
     return f(Json::parse(text), is_sealed);
   } catch (const JsonError&) {
     throw Error(concat("'", path, "' is malformed: it is not what keel writes"));
-  } catch (const Error& error) { throw Error(concat("'", path, "' cannot be read: ", error.what()), error.kind()); }
+  } catch (const Error& error) { throw Error(concat("'", path, "' cannot be read: "), error); }
 }
 
 }  // namespace

@@ -26,15 +26,13 @@ constexpr std::size_t kHashedAtOnce = std::size_t{256} << 10;
 class MemoryTarget : public SectionTarget {
  public:
   explicit MemoryTarget(std::span<std::byte> bytes) : left_(bytes) {}
-  Hash128 write(std::span<const std::byte> bytes) override {
-    Xxh3 hash;
+  void write(std::span<const std::byte> bytes, Xxh3& hash) override {
     for (std::size_t done = 0; done < bytes.size(); done += kHashedAtOnce) {
       const auto piece = bytes.subspan(done, std::min(kHashedAtOnce, bytes.size() - done));
       std::memcpy(left_.data() + done, piece.data(), piece.size());
       hash.add(piece);
     }
     left_ = left_.subspan(bytes.size());
-    return hash.hash();
   }
   void commit() override {}
 

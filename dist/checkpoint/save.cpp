@@ -9,11 +9,11 @@ namespace keel {
 namespace {
 
 // The tensors, on which no collective is under way: touching one that others still gather would have the thread that
-// writes call the communicator.
+// writes call the communicator. What lies elsewhere stays there.
 std::vector<Section> settled(std::vector<Section> sections) {
   for (const Section& section : sections)
     for (const TensorPart& part : section.parts)
-      if (part.values.defined()) part.values.storage()->make_ready();
+      if (part.values.defined() && part.values.storage()->elsewhere() == nullptr) part.values.storage()->make_ready();
   return sections;
 }
 

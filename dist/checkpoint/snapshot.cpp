@@ -1,6 +1,7 @@
 #include "keel/dist/checkpoint/snapshot.h"
 
 #include <algorithm>
+#include <cstring>
 #include <numeric>
 
 #include "keel/dist/comm/exchange.h"
@@ -19,6 +20,13 @@ std::string file_name(std::string_view kind, int index, int count) {
 }
 
 void copy_bytes(const Tensor& from, const Tensor& to) {
+  if (from.storage()->elsewhere() != nullptr) {
+    std::byte* next = to.raw();
+    return read_once(from, [&](std::span<const std::byte> piece) {
+      std::memcpy(next, piece.data(), piece.size());
+      next += piece.size();
+    });
+  }
   const std::byte* source = from.raw();
   std::byte* target = to.raw();
   parallel_for(from.context(), static_cast<std::int64_t>(from.bytes()), kCopyGrain,
@@ -132,7 +140,7 @@ void Snapshot::take(const std::vector<Section>& sections, Sharded& engine, std::
       const Tensor& from = sections[s].parts[p].values;
       const Tensor& to = copies_[s].parts[p].values;
       if (!from.defined() || from.numel() == 0) continue;
-      if (from.context().stream().is_asynchronous()) {
+      if (from.context().stream().is_asynchronous() && from.storage()->elsewhere() == nullptr) {
         const StreamScope aside(from.context(), stream_);
         const HostCopy copy(from, to);
       } else {

@@ -32,9 +32,7 @@ std::map<std::string, std::string> parse_index(const std::string& path) {
       places.emplace(tensor, name);
     }
     KEEL_CHECK(!places.empty(), "it names no tensor");
-  } catch (const Error& error) {
-    throw Error(concat("'", path, "' is no index of weights: ", error.what()), error.kind());
-  }
+  } catch (const Error& error) { throw Error(concat("'", path, "' is no index of weights: "), error); }
   return places;
 }
 

@@ -30,7 +30,7 @@ template <class Read>
 void read_numbers(const Read& read) {
   try {
     read();
-  } catch (const Error& error) { throw UnreadableCheckpoint(error.what(), error.kind()); }
+  } catch (const Error& error) { throw UnreadableCheckpoint("", error); }
 }
 
 }  // namespace

@@ -74,7 +74,7 @@ std::string Group::describe_place(std::uint32_t number) const {
 
 Error Group::heard(const Error& error, const std::string& where) const {
   if (error.kind() != ErrorKind::peer) return error;
-  return Error(MessageLines{concat(error.what(), "; rank ", name(), " was ", where)}, ErrorKind::peer);
+  return Error("", error, concat("; rank ", name(), " was ", where));
 }
 
 GroupOperation::GroupOperation(std::shared_ptr<Group> group, const Collective& collective)

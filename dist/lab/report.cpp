@@ -204,7 +204,7 @@ Report parse_report(std::string_view text, std::string_view source) {
   Json all;
   try {
     all = Json::parse(text);
-  } catch (const JsonError& error) { throw Error(concat(source, " is not whole, or no JSON: ", error.what())); }
+  } catch (const JsonError& error) { throw Error(concat(source, " is not whole, or no JSON: "), error); }
   const Json* const format = all.find("format");
   if (format == nullptr || !format->is_string() || format->string() != kFormat)
     throw Error(concat(source, " was not written by `keel comm --json`"));

@@ -67,12 +67,14 @@ Page::Page(Pager& pager, const Tensor& numbers, std::string name, std::size_t un
   store();
   end_work();
   drop();
+  numbers_.storage()->set_elsewhere(this);
 }
 
 Page::~Page() {
   pager_.forget(*this);
   if (pager_.leaving_ == this) pager_.leaving_ = nullptr;
   numbers_.storage()->set_touch_hook({});
+  numbers_.storage()->set_elsewhere(nullptr);
   try {
     work_.wait();
   } catch (const std::exception&) { return; }  // nobody wants these numbers any more
@@ -142,6 +144,20 @@ void Page::make() {
     version_ = numbers_.storage()->version();
   }
   wait();
+}
+
+void Page::read(std::int64_t begin, std::int64_t bytes, const Reader& reader) {
+  if (!number_) return reader({sent_.get().raw() + begin, static_cast<std::size_t>(bytes)});
+  const std::int64_t block = pager_.file().block_of(*number_), most = pager_.read_at_once(block);
+  for (const std::int64_t end = begin + bytes; begin < end;) {
+    const std::int64_t first = begin / block * block;
+    const PagePart part{first, std::min({most, (end - first + block - 1) / block * block, this->bytes() - first})};
+    const Tensor numbers = empty(numbers_.context().host(), {part.bytes}, DType::u8, Purpose::bucket);
+    pager_.file().read(*number_, part, numbers.raw()).wait();
+    const std::int64_t last = std::min(end, first + part.bytes);
+    reader({numbers.raw() + (begin - first), static_cast<std::size_t>(last - begin)});
+    begin = last;
+  }
 }
 
 const Tensor& Page::on_host() {

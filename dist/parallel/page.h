@@ -1,6 +1,7 @@
 #pragma once
 // Numbers of a rank that lie in a file or in the processor's memory, and where they are used while somebody uses them.
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -18,8 +19,9 @@ namespace keel {
 
 class Page;
 
-// The file of a rank's pages, and those pages that somebody reads outside of the order in which an engine uses them: a
-// checkpoint, an average of weights. Such readers do not say when they are done, so that theirs go when others come.
+// The file of a rank's pages, and those pages that somebody touches outside of the order in which an engine uses them:
+// a checkpoint that is loaded, averages that take the place of weights. Such users do not say when they are done, so
+// that theirs go when others come. Whoever reads numbers once borrows no page: read_once() of keel/runtime/tensor.h.
 class Pager {
  public:
   // `budget`: bytes of pages that may be borrowed at a time, of two units at least. `piece`: elements of the pieces in
@@ -33,6 +35,11 @@ class Pager {
 
   PageFile& file() { return *file_; }
   std::int64_t piece() const { return piece_; }
+  // Bytes that one who reads a page once has of it at a time, in blocks of the file of so many bytes: no more than an
+  // update has, which needs four pieces of it.
+  std::int64_t read_at_once(std::int64_t block) const {
+    return std::max(block, std::min(budget_ / 2, kReadAtOnce) / block * block);
+  }
   PageTraffic file_traffic() const { return file_ ? file_->traffic() : PageTraffic{}; }
   std::int64_t file_bytes() const { return file_ ? file_->size() : 0; }
   // Bytes that were copied between a device and the processor.
@@ -55,6 +62,8 @@ class Pager {
 
  private:
   friend class Page;
+  static constexpr std::int64_t kReadAtOnce = std::int64_t{16} << 20;
+
   void forget(Page& page) noexcept;
   bool is_recent(std::size_t unit) const;
 
@@ -69,14 +78,14 @@ class Pager {
 // ahead by fetch(), has it from wait() on, and gives it back by drop() or, where it has changed, by store() and
 // settle(). Whoever else touches the storage borrows it, and gets failures of the file as they are; the pager notes
 // those of its user.
-class Page {
+class Page : public Elsewhere {
  public:
   // Brings the numbers of this tensor, which is all of its storage, to where they lie, and gives the memory back.
   // `name` stands in messages; pages of one `unit` are used together. What a device's page has in the processor's
   // memory counts there as `purpose`, unless it lies in a file. The pager must outlive the page.
   Page(Pager& pager, const Tensor& numbers, std::string name, std::size_t unit, bool in_file = true,
        Purpose purpose = Purpose::parameter);
-  ~Page();
+  ~Page() override;
   Page(const Page&) = delete;
   Page& operator=(const Page&) = delete;
 
@@ -84,6 +93,9 @@ class Page {
   std::int64_t bytes() const { return static_cast<std::int64_t>(numbers_.bytes()); }
   std::size_t unit() const { return unit_; }
   bool is_away() const { return state_ == State::away; }
+  bool has_numbers() const override { return is_away(); }
+  // From the file in pieces of Pager::read_at_once() at most.
+  void read(std::int64_t begin, std::int64_t bytes, const Reader& reader) override;
   bool is_in_file() const { return number_.has_value(); }
   // Of a device's numbers that lie in the processor's memory, what lies there; waits until they have come.
   const Tensor& on_host();

@@ -67,9 +67,7 @@ void Block::run(const Grid& grid, const std::vector<std::uint32_t>& threads, con
   try {
     shared_.check_guards();
   } catch (const Error& error) {
-    throw Error(
-        concat(grid.kernel, ", block (", here.block.x, ", ", here.block.y, ", ", here.block.z, "): ", error.what()),
-        error.kind());
+    throw Error(concat(grid.kernel, ", block (", here.block.x, ", ", here.block.y, ", ", here.block.z, "): "), error);
   }
 }
 
@@ -190,7 +188,7 @@ void Block::touch(const std::byte* address, std::size_t bytes, bool write, const
 std::byte* Block::shared_array(const void* key, std::size_t bytes) {
   try {
     return shared_.array(key, bytes);
-  } catch (const Error& error) { throw Error(concat(here_is(thread()), ": ", error.what()), error.kind()); }
+  } catch (const Error& error) { throw Error(concat(here_is(thread()), ": "), error); }
 }
 
 void Block::check_shared(const std::byte* address, std::size_t bytes, std::size_t alignment,

@@ -31,5 +31,12 @@ TEST(Error, HasLinesWhereTheyAreGivenAsSuch) {
   EXPECT_EQ(error.kind(), ErrorKind::peer);
 }
 
+TEST(Error, OfAnotherOneKeepsItsKindAndItsLines) {
+  const Error inner(MessageLines{"first\nsecond"}, ErrorKind::numeric);
+  const Error error("'a\nb': ", inner, "; of 'c\nd'");
+  EXPECT_STREQ(error.what(), "'a\\x0ab': first\nsecond; of 'c\\x0ad'");
+  EXPECT_EQ(error.kind(), ErrorKind::numeric);
+}
+
 }  // namespace
 }  // namespace keel

@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <span>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "tests/support.h"
 
@@ -94,6 +96,38 @@ TEST(Storage, OutlivesTheContextHandleThatMadeIt) {
   }
   EXPECT_EQ(x.to_vector<float>()[999], 0);
   EXPECT_EQ(x.context().memory().total.current, 4000u);
+}
+
+TEST(Storage, WhoseNumbersAreElsewhereIsReadOnceWithoutItsMemory) {
+  struct Kept : Elsewhere {
+    bool has_numbers() const override { return has; }
+    void read(std::int64_t begin, std::int64_t bytes, const Reader& reader) override {
+      for (std::int64_t at = begin; at < begin + bytes; at += 4)
+        reader(std::as_bytes(std::span(&numbers[static_cast<std::size_t>(at / 4)], 1)));
+    }
+    std::vector<float> numbers = {0, 1, 2, 3};
+    bool has = true;
+  } kept;
+  const Tensor x = from_values(context(), std::vector<float>(4, 9), {4});
+  x.storage()->set_elsewhere(&kept);
+  const auto read = [&](const Tensor& of) {
+    std::vector<float> found;
+    read_once(of, [&](std::span<const std::byte> piece) {
+      for (std::size_t at = 0; at < piece.size(); at += sizeof(float)) {
+        float number = 0;
+        std::memcpy(&number, piece.data() + at, sizeof(number));
+        found.push_back(number);
+      }
+    });
+    return found;
+  };
+  kept.has = false;
+  EXPECT_EQ(read(x.slice(0, 1, 3)), std::vector<float>({9, 9})) << "they are in memory";
+  kept.has = true;
+  x.storage()->drop();
+  EXPECT_EQ(read(x.slice(0, 1, 3)), std::vector<float>({1, 2}));
+  EXPECT_FALSE(x.storage()->resident());
+  EXPECT_THROW(read(x.view({2, 2}).transpose(0, 1)), Error) << "of dense tensors alone";
 }
 
 }  // namespace

@@ -6,7 +6,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstring>
 #include <numeric>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "keel/dist/parallel/page_piece.h"
@@ -167,6 +170,43 @@ TEST(Page, ThatCannotBeReadOrWrittenLosesNothingWithoutAWord) {
   failing = Call::reserve;
   page.drop();
   EXPECT_EQ(bench.first_of(0), 8) << "and is written when the file works again";
+}
+
+TEST(Page, OfWhichSomebodyReadsARangeStaysAway) {
+  for (const std::int64_t budget : {3 * kBytes, 4 * 4 * kPiece, 4 * kPiece}) {
+    PageBench bench(budget);
+    bench.add(5, 0);
+    const std::int64_t at_once = bench.pager.read_at_once(4 * kPiece);
+    for (const auto& [begin, end] : std::vector<std::pair<std::int64_t, std::int64_t>>{
+             {0, kNumbers}, {1, 2}, {kPiece - 1, kPiece + 1}, {kPiece, 2 * kPiece}, {3000, kNumbers}, {7, 7}}) {
+      std::vector<double> expected(static_cast<std::size_t>(end - begin)), found;
+      std::iota(expected.begin(), expected.end(), 5.0 + static_cast<double>(begin));
+      bench.context.allocator().reset_peaks();
+      read_once(bench.numbers[0].slice(0, begin, end), [&](std::span<const std::byte> piece) {
+        EXPECT_LE(static_cast<std::int64_t>(piece.size()), at_once);
+        std::vector<float> numbers(piece.size() / sizeof(float));
+        std::memcpy(numbers.data(), piece.data(), piece.size());
+        found.insert(found.end(), numbers.begin(), numbers.end());
+      });
+      EXPECT_EQ(found, expected) << begin << " to " << end << ", budget " << budget;
+      EXPECT_LE(bench.context.memory()[Purpose::bucket].peak, static_cast<std::size_t>(at_once));
+      EXPECT_EQ(bench.resident(), 0);
+    }
+    // What somebody has written since is read from memory.
+    *bench.numbers[0].data<float>() = 7;
+    float first = 0;
+    read_once(bench.numbers[0].slice(0, 0, 1),
+              [&](std::span<const std::byte> piece) { std::memcpy(&first, piece.data(), sizeof(first)); });
+    EXPECT_EQ(first, 7);
+  }
+}
+
+TEST(Page, OfWhichARangeCannotBeReadSaysSoToItsReader) {
+  PageBench bench(3 * kBytes, fails_from(Call::read, 1, "Input/output error"));
+  bench.add(5, 0);
+  EXPECT_EQ(error_of([&] { read_once(bench.numbers[0], [](std::span<const std::byte>) {}); }), "Input/output error");
+  EXPECT_EQ(error_of([&] { bench.pager.throw_noted(); }), "");
+  EXPECT_EQ(bench.resident(), 0);
 }
 
 TEST(PagePiece, IsReadAndWrittenWhileItsPageIsAway) {
