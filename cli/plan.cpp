@@ -39,7 +39,7 @@ Examples:
   keel plan c.yaml -N 8 --strat zero3-bf16 --trace traces
   keel plan c.yaml --strat zero1-bf16 --predict 8,64 --from comm.json --ranks-per-node 8
 
-The figures are those of rank 0, than which no rank needs more, by the formulas in keel/dist/parallel/plan.h; activations
+The figures are those of rank 0, than which no rank needs more, by the formulas in keel/dist/plan/rank_plan.h; activations
 are not part of them. "at once" is what is there for a while, at its peak: what stages 2 and 3 have whole, and in the
 processor's memory what passes between a GPU, files and an offloaded optimizer. Where the run's folder holds a run that
 came to an end, what it measured stands below what the formulas say of it; what it sent is an average between the first

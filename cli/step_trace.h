@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "keel/dist/parallel/step_trace.h"
+#include "keel/dist/plan/step_trace.h"
 #include "keel/runtime/json.h"
 
 namespace keel::cli {

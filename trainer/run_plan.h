@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "keel/dist/parallel/step_trace.h"
+#include "keel/dist/plan/step_trace.h"
 #include "keel/trainer/config.h"
 #include "keel/trainer/stack_models.h"
 

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "keel/dist/parallel/plan.h"
 #include "keel/dist/parallel/sharded.h"
-#include "keel/dist/parallel/step_trace.h"
+#include "keel/dist/plan/rank_plan.h"
+#include "keel/dist/plan/step_trace.h"
 #include "keel/trainer/stack_models.h"
 
 namespace keel {

@@ -7,7 +7,7 @@
 #include "keel/dist/comm/thread_transport.h"
 #include "keel/dist/comm/transport_communicator.h"
 #include "keel/dist/parallel/engine_rules.h"
-#include "keel/dist/parallel/file_plan.h"
+#include "keel/dist/parallel/file_pages.h"
 
 namespace keel {
 
@@ -128,9 +128,9 @@ Sharded::~Sharded() {
 void Sharded::make_pager(std::span<const FlatBuffer> layout) {
   const ShardingOptions& sharding = options_.sharding;
   const std::vector<UnitSplit> splits = split_units(layout, options_, groups_->place());
-  const FilePlanSite site{layout,      splits,          options_.policy,
-                          *optimizer_, options_.groups, context_.device().type != DeviceType::cpu,
-                          offloads_};
+  const FileSite site{layout,      splits,          options_.policy,
+                      *optimizer_, options_.groups, context_.device().type != DeviceType::cpu,
+                      offloads_};
   const std::int64_t piece = piece_of_update(site, sharding.offload_budget), room = room_in_file(site);
   if (!sharding.uses_files()) {
     pager_.emplace(sharding.offload_budget, piece);

@@ -13,7 +13,7 @@
 // reduce_scatter and an all_gather. The shard of a rank is learn::shard(count, n, rank), and may be empty.
 // learn::part() is a part of a row. given/ranks.h has all of it.
 //
-// Change make_state() and step(). To read afterwards: docs/zero.md, and the table in dist/parallel/plan.h.
+// Change make_state() and step(). To read afterwards: docs/zero.md, and the table in dist/plan/rank_plan.h.
 
 #include <vector>
 

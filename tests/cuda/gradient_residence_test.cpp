@@ -3,7 +3,7 @@
 #include <utility>
 #include <vector>
 
-#include "keel/dist/parallel/plan.h"
+#include "keel/dist/plan/rank_plan.h"
 #include "keel/optim/elementwise.h"
 #include "tests/cuda/nccl_ranks.h"
 #include "tests/dist/parallel/files_support.h"

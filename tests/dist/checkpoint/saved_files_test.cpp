@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "keel/dist/parallel/plan.h"
+#include "keel/dist/plan/rank_plan.h"
 #include "keel/optim/elementwise.h"
 #include "tests/dist/checkpoint/checkpoint_support.h"
 #include "tests/runtime/faulty_file.h"
@@ -23,7 +23,9 @@ class SavesOfFiles : public ::testing::TestWithParam<int> {
   OfSave save(int stage_number, const UpdateSettings& settings, std::int64_t budget, bool asynchronous) const {
     const int n = GetParam();
     const TemporaryFolder place;
-    OfSave seen{.peaks = std::vector<std::int64_t>(static_cast<std::size_t>(n)), .planned = seen.peaks};
+    OfSave seen;
+    seen.peaks.resize(static_cast<std::size_t>(n));
+    seen.planned.resize(static_cast<std::size_t>(n));
     run_ranks(n, [&](Communicator& ranks) {
       ShardedOptions options = bf16_stage(stage_number);
       if (budget > 0) {
@@ -41,8 +43,12 @@ class SavesOfFiles : public ::testing::TestWithParam<int> {
       AsyncSave save(rank.engine, ranks);
       rank.engine.wait_until_released();
       rank.engine.context().allocator().reset_peaks();
-      if (asynchronous) save.begin(place / "step", {{"step", 3}}), save.finish();
-      else save_checkpoint(place / "step", rank.engine, ranks, {{"step", 3}});
+      if (asynchronous) {
+        save.begin(place / "step", {{"step", 3}});
+        save.finish();
+      } else {
+        save_checkpoint(place / "step", rank.engine, ranks, {{"step", 3}});
+      }
       const auto me = static_cast<std::size_t>(ranks.rank());
       seen.peaks[me] = static_cast<std::int64_t>(rank.engine.context().memory()[Purpose::bucket].peak);
       seen.planned[me] = plan.memory.buckets;
@@ -62,6 +68,7 @@ TEST_P(SavesOfFiles, WriteTheBytesOfSavesFromMemoryAndHaveNoMoreInMemoryThanASte
   for (const auto& [name, settings] : kOptimizers)
     for (const int stage_number : {0, 1, 3})
       for (const bool asynchronous : {false, true}) {
+        if (asynchronous && name != "AdamW") continue;
         const OfSave in_memory = save(stage_number, settings, 0, asynchronous);
         for (const std::int64_t budget : {kLittle, kMuch}) {
           SCOPED_TRACE(concat(name, ", stage ", stage_number, ", budget ", budget, asynchronous ? ", aside" : ""));

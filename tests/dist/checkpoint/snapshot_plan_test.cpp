@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "keel/dist/checkpoint/snapshot.h"
-#include "keel/dist/parallel/plan.h"
+#include "keel/dist/plan/rank_plan.h"
 #include "keel/optim/elementwise.h"
 #include "keel/optim/lbfgs.h"
 #include "tests/dist/checkpoint/checkpoint_support.h"

@@ -6,7 +6,7 @@
 #include <mutex>
 #include <numeric>
 
-#include "keel/dist/parallel/plan.h"
+#include "keel/dist/plan/rank_plan.h"
 #include "keel/kernels/dynamic_map.h"
 #include "keel/kernels/elementwise.h"
 #include "keel/optim/elementwise.h"

@@ -4,7 +4,7 @@
 
 #include "keel/dist/comm/algorithms.h"
 #include "keel/dist/comm/decorators.h"
-#include "keel/dist/parallel/plan.h"
+#include "keel/dist/plan/rank_plan.h"
 #include "keel/optim/elementwise.h"
 #include "tests/dist/parallel/compression_laws.h"
 #include "tests/dist/parallel/planned_counts.h"

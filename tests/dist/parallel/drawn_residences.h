@@ -9,7 +9,7 @@
 #include <span>
 #include <string>
 
-#include "keel/dist/parallel/plan.h"
+#include "keel/dist/plan/rank_plan.h"
 #include "tests/dist/parallel/files_support.h"
 
 namespace keel::testing {

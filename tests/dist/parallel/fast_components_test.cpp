@@ -11,7 +11,7 @@
 #include <tuple>
 
 #include "keel/dist/comm/decorators.h"
-#include "keel/dist/parallel/plan.h"
+#include "keel/dist/plan/rank_plan.h"
 #include "tests/dist/parallel/sharding_support.h"
 #include "tests/error_of.h"
 

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "keel/dist/parallel/plan.h"
+#include "keel/dist/plan/rank_plan.h"
 #include "tests/dist/parallel/files_support.h"
 
 namespace keel {

@@ -4,7 +4,7 @@
 
 #include <mutex>
 
-#include "keel/dist/parallel/plan.h"
+#include "keel/dist/plan/rank_plan.h"
 #include "tests/dist/parallel/sharding_support.h"
 
 namespace keel {

@@ -9,7 +9,7 @@
 #include <numeric>
 
 #include "keel/dist/comm/decorators.h"
-#include "keel/dist/parallel/plan.h"
+#include "keel/dist/plan/rank_plan.h"
 #include "keel/kernels/elementwise.h"
 #include "keel/optim/elementwise.h"
 #include "tests/dist/parallel/sharding_support.h"

@@ -8,7 +8,7 @@
 #include <cmath>
 #include <tuple>
 
-#include "keel/dist/parallel/plan.h"
+#include "keel/dist/plan/rank_plan.h"
 #include "tests/dist/parallel/group_runs.h"
 #include "tests/error_of.h"
 

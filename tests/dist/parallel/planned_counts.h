@@ -8,7 +8,7 @@
 #include <mutex>
 #include <string>
 
-#include "keel/dist/parallel/plan.h"
+#include "keel/dist/plan/rank_plan.h"
 
 namespace keel::testing {
 

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "keel/dist/comm/agreement.h"
-#include "keel/dist/parallel/plan.h"
+#include "keel/dist/plan/rank_plan.h"
 #include "keel/kernels/elementwise.h"
 #include "keel/optim/lbfgs.h"
 #include "tests/dist/parallel/sharding_support.h"

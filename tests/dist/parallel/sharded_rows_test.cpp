@@ -4,7 +4,7 @@
 
 #include <mutex>
 
-#include "keel/dist/parallel/plan.h"
+#include "keel/dist/plan/rank_plan.h"
 #include "keel/kernels/elementwise.h"
 #include "tests/dist/parallel/rows_support.h"
 #include "tests/temporary_folder.h"

@@ -6,7 +6,7 @@
 #include <mutex>
 
 #include "keel/dist/comm/decorators.h"
-#include "keel/dist/parallel/plan.h"
+#include "keel/dist/plan/rank_plan.h"
 #include "tests/dist/parallel/sharding_support.h"
 
 namespace keel {

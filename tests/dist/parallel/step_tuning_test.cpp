@@ -12,7 +12,7 @@
 
 #include "keel/dist/comm/choosing_communicator.h"
 #include "keel/dist/comm/decorators.h"
-#include "keel/dist/parallel/plan.h"
+#include "keel/dist/plan/rank_plan.h"
 #include "keel/optim/lbfgs.h"
 #include "tests/dist/parallel/sharding_support.h"
 

@@ -8,7 +8,7 @@
 #include <mutex>
 
 #include "keel/dist/parallel/partial_sums.h"
-#include "keel/dist/parallel/plan.h"
+#include "keel/dist/plan/rank_plan.h"
 #include "keel/optim/elementwise.h"
 #include "keel/optim/lbfgs.h"
 #include "tests/dist/parallel/observing_net.h"

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <mutex>
 
-#include "keel/dist/parallel/plan.h"
+#include "keel/dist/plan/rank_plan.h"
 #include "tests/dist/parallel/compression_laws.h"
 #include "tests/dist/parallel/planned_counts.h"
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <span>
 
-#include "keel/dist/parallel/step_walk.h"
+#include "keel/dist/plan/step_walk.h"
 
 namespace keel {
 

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "keel/dist/parallel/plan.h"
+#include "keel/dist/plan/rank_plan.h"
 #include "keel/optim/elementwise.h"
 #include "tests/dist/parallel/planned_text.h"
 #include "tests/dist/parallel/sharding_support.h"

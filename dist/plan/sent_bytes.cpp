@@ -1,4 +1,4 @@
-#include "keel/dist/parallel/sent_bytes.h"
+#include "keel/dist/plan/sent_bytes.h"
 
 #include "keel/runtime/error.h"
 

@@ -1,10 +1,10 @@
-#include "keel/dist/parallel/memory_peaks.h"
+#include "keel/dist/plan/memory_peaks.h"
 
 #include <optional>
 #include <utility>
 #include <vector>
 
-#include "keel/dist/parallel/tier_counts.h"
+#include "keel/dist/plan/tier_counts.h"
 
 namespace keel {
 namespace {

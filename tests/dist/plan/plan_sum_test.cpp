@@ -5,7 +5,7 @@
 #include <array>
 #include <bit>
 
-#include "keel/dist/parallel/plan.h"
+#include "keel/dist/plan/rank_plan.h"
 
 namespace keel {
 namespace {

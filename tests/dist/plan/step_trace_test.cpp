@@ -1,6 +1,6 @@
 // The graph of a step: what each node computes or sends, and which nodes it waits for.
 
-#include "keel/dist/parallel/step_trace.h"
+#include "keel/dist/plan/step_trace.h"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 #include <iterator>
 #include <numeric>
 
-#include "keel/dist/parallel/plan.h"
+#include "keel/dist/plan/rank_plan.h"
 
 namespace keel {
 namespace {

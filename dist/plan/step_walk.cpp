@@ -1,4 +1,4 @@
-#include "keel/dist/parallel/step_walk.h"
+#include "keel/dist/plan/step_walk.h"
 
 #include <algorithm>
 #include <iterator>

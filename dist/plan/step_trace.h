@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "keel/dist/parallel/plan.h"
+#include "keel/dist/plan/rank_plan.h"
 
 namespace keel {
 

@@ -1,12 +1,12 @@
-#include "keel/dist/parallel/step_trace.h"
+#include "keel/dist/plan/step_trace.h"
 
 #include <deque>
 #include <map>
 #include <optional>
 #include <utility>
 
-#include "keel/dist/parallel/sent_bytes.h"
-#include "keel/dist/parallel/step_walk.h"
+#include "keel/dist/plan/sent_bytes.h"
+#include "keel/dist/plan/step_walk.h"
 
 namespace keel {
 namespace {

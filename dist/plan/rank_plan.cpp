@@ -1,13 +1,13 @@
-#include "keel/dist/parallel/plan.h"
+#include "keel/dist/plan/rank_plan.h"
 
 #include <algorithm>
 
 #include "keel/dist/parallel/engine_rules.h"
-#include "keel/dist/parallel/file_plan.h"
-#include "keel/dist/parallel/memory_peaks.h"
 #include "keel/dist/parallel/rank_groups.h"
-#include "keel/dist/parallel/sent_bytes.h"
 #include "keel/dist/parallel/step_tuning.h"
+#include "keel/dist/plan/memory_peaks.h"
+#include "keel/dist/plan/sent_bytes.h"
+#include "keel/dist/plan/update_peaks.h"
 
 namespace keel {
 namespace {

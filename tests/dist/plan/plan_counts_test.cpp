@@ -8,7 +8,7 @@
 
 #include "keel/autograd/checkpoint.h"
 #include "keel/dist/comm/decorators.h"
-#include "keel/dist/parallel/step_trace.h"
+#include "keel/dist/plan/step_trace.h"
 #include "keel/optim/elementwise.h"
 #include "tests/dist/parallel/observing_net.h"
 #include "tests/dist/parallel/planned_counts.h"
