@@ -73,7 +73,7 @@ std::int64_t ComparedTraining::sent() {
 std::int64_t ComparedTraining::strategy_sent() {
   std::int64_t sent = 0;
   for (const auto& stack : stacks_->trained()) {
-    stack->engine().strategy_state();  // which nothing is under way of
+    stack->engine().settle_strategy();
     sent += stack->engine().strategy_traffic().sent();
   }
   return sent;

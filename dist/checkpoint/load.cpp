@@ -48,6 +48,7 @@ void fill_group(const ExtentReader& reader, const Manifest& manifest, Sharded& e
 // first.
 void load_groups(const ExtentReader& reader, const Manifest& manifest, Sharded& engine, Communicator& ranks) {
   if (engine.groups() == 1) return;
+  engine.settle_strategy();
   engine.restart_groups();
   if (manifest.sections("strategy").empty()) return;  // of a run without one
   const TensorParts state = engine.strategy_state();

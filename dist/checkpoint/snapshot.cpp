@@ -82,6 +82,7 @@ FileNumber number_files(const Sharded& engine, Communicator& ranks) {
 }
 
 std::vector<Section> sections_of(const Sharded& engine, FileNumber number, std::span<const SavedBeside> beside) {
+  engine.settle_strategy();
   std::vector<Section> sections;
   if (number.index >= 0) {
     sections.push_back({section_of(engine, "weights"),

@@ -31,6 +31,7 @@ std::string section_of_group(int group);
 TensorParts group_parts(const Sharded& engine);
 
 // Views of the weights, the optimizer's state and the residuals that this rank is to save, and of what is saved beside.
+// Every rank calls it.
 std::vector<Section> sections_of(const Sharded& engine, FileNumber number, std::span<const SavedBeside> beside = {});
 std::int64_t bytes_of(const std::vector<Section>& sections);
 

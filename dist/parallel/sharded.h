@@ -148,8 +148,10 @@ class Sharded {
   bool has_strategy() const { return strategy_ != nullptr; }
   // Whether this rank's parts are needed to have all of its group's.
   bool holds_group_parts() const;
+  // Waits for what the strategy has under way. Every rank calls it, between steps.
+  void settle_strategy() const;
   // Views of the strategy's tensors, "<state>.<parameter>", and of its "steps"; or of those tensors alone of which each
-  // group has its own.
+  // group has its own. Any rank may call it once all have settled.
   TensorParts strategy_state(bool of_group = false) const;
   void load_strategy_state(const TensorParts& state);
   // For whoever has written numbers into these views. Every rank calls it.

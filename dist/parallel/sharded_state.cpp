@@ -88,6 +88,10 @@ void Sharded::load_compression_state(std::span<const TensorParts> states) {
     }
 }
 
+void Sharded::settle_strategy() const {
+  if (strategy_) strategy_->settle();
+}
+
 TensorParts Sharded::strategy_state(bool of_group) const {
   TensorParts all;
   if (!strategy_) return all;
@@ -105,6 +109,7 @@ TensorParts Sharded::strategy_state(bool of_group) const {
 
 void Sharded::load_strategy_state(const TensorParts& state) {
   wait_until_released();
+  settle_strategy();
   copy_parts(state, strategy_state(), "this is not the state of this strategy of communication");
   adopt_strategy_state();
 }

@@ -146,6 +146,7 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
 
   RankPlan plan;
   std::int64_t shared = 0;     // buffers in which updated weights travel, the most of a unit
+  std::int64_t at_start = 0;   // those in which frozen weights do, before there is anything else
   std::int64_t gradients = 0;  // that have come to the processor
   // As Sharded::holds_parts().
   const bool saves = plan.saves = rank < place.ranks && (kShardingStages[sharding.stage].optimizer || rank == 0);
@@ -158,7 +159,8 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
     const bool stays = answers || !sharding.reshard_after_forward || layout[i].unit.empty() ||
                        (sharding.keep_last_unit && layout[i].unit == last);
     plan_gathers(plan, unit, unit.shards_parameters ? passes * (stays ? 1 : 2) : 1);
-    if (!unit.shards_parameters) shared = std::max(shared, unit.gather_held());  // of a frozen one, at the start
+    std::int64_t& travelling = unit.trainable ? shared : at_start;
+    if (!unit.shards_parameters) travelling = std::max(travelling, unit.gather_held());
     const std::int64_t mine = count_parameters(layout[i], unit.owned), numbers = saves ? mine : 0;
     plan.owned += mine;
     plan.memory.checkpoint += numbers * (unit.trainable && policy.master() ? wide : value_bytes);
@@ -260,6 +262,7 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
     if (sharding.pages()) moving = moving | files.walks[i];
     held = held | (matrices + moving + TierPeaks{strategy.held, 0});
   }
+  plan.memory.buckets = std::max(plan.memory.buckets, at_start);
   if (held.here > 0) plan.memory.buckets = std::max(plan.memory.buckets, held.here + plan.memory.undelivered);
   plan.memory.host_buckets = std::max(plan.memory.host_buckets, held.host);
   return plan;

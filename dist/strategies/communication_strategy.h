@@ -83,7 +83,10 @@ class CommunicationStrategy {
   // where weights were written here.
   virtual bool after_step(const std::function<bool()>& /*taken*/) { return false; }
 
-  // Views that a checkpoint keeps of a unit, and that a run which goes on writes to; after that, resumed().
+  // Waits for what is under way, so that state() has all of it. Every rank calls it, after steps.
+  virtual void settle() {}
+  // Views that a checkpoint keeps of a unit, and that a run which goes on writes to; after that, resumed(). It asks for
+  // no collective, since one rank alone of a group may save.
   virtual std::vector<StrategyState> state(std::size_t /*unit*/) { return {}; }
   // Weights were read from somewhere: they are where all groups begin, and nothing is left of steps before.
   virtual void restart() {}

@@ -92,14 +92,17 @@ class OuterSteps : public CommunicationStrategy {
     }
   }
 
+  void settle() override {
+    std::vector<std::size_t> due;
+    for (std::size_t i = 0; i < units_.size(); ++i)
+      if (units_[i].is_due) due.push_back(i);
+    finish_sums(due);
+  }
   std::vector<StrategyState> state(std::size_t unit) override {
     Unit& own = units_[unit];
     std::vector<StrategyState> state{{"anchor", own.anchor}};
     if (own.momentum.defined()) state.push_back({"outer_momentum", own.momentum});
-    if (options_.delay > 0) {
-      if (own.is_due) finish_sums({unit});
-      state.push_back({"outer_mean", own.travelling});
-    }
+    if (options_.delay > 0) { state.push_back({"outer_mean", own.travelling}); }
     return state;
   }
   std::int64_t steps() const override { return steps_; }

@@ -117,9 +117,13 @@ SurvivingGroups::Thrown SurvivingGroups::thrown_by(const std::function<void()>& 
 
 bool SurvivingGroups::recover(const std::exception_ptr& broken) {
   const std::int64_t losses = losses_;
-  for (;;) {
+  for (std::size_t left = 0;;) {
     const Survivors survivors = lifeline_->agree(ended_);
-    if (!have_all_in_group(make_ranks())) continue;
+    const std::size_t left_before = std::exchange(left, survivors.ranks.size());
+    if (!have_all_in_group(make_ranks())) {
+      if (left == left_before) std::rethrow_exception(broken);  // it is no loss that keeps them apart
+      continue;
+    }
     note_lost(survivors.ranks);
     was_behind_ = std::ranges::max(survivors.words) > ended_;
     if (was_behind_) ++ended_;

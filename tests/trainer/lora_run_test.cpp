@@ -207,14 +207,17 @@ TEST(LoraRun, MergesIntoTheWeightsInFp32AndRoundsOnce) {
 TEST(LoraRun, HasTheMemoryOfCodesThatIsPlanned) {
   const TemporaryFolder place;
   published(place);
-  for (const char* strategy : {"ddp-fp32", "zero1-bf16", "zero3-fp32"}) {
-    const Config config =
-        adapted_run(place, strategy, {"sharding.weight_code=int8", concat("strategy=", strategy), "eval.every=0"});
-    train_by(2, config);
-    const auto measured = read_measured_run(config.run);
-    ASSERT_TRUE(measured.has_value());
-    EXPECT_EQ(measured->buckets, plan_run(config, *make_task(config), 2).memory.buckets) << strategy;
-  }
+  for (const std::string strategy : {"ddp-fp32", "zero1-bf16", "zero3-fp32"})
+    for (const std::string compression : {"none", "int4"}) {
+      const Config config = adapted_run(place, concat(strategy, '-', compression),
+                                        {"sharding.weight_code=int8", "strategy=" + strategy,
+                                         "gradient_compression.type=" + compression, "eval.every=0"});
+      train_by(2, config);
+      const auto measured = read_measured_run(config.run);
+      ASSERT_TRUE(measured.has_value());
+      EXPECT_EQ(measured->buckets, plan_run(config, *make_task(config), 2).memory.buckets)
+          << strategy << ", " << compression;
+    }
 }
 
 TEST(LoraRun, SaysWhatIsWrong) {

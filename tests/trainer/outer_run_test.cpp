@@ -34,6 +34,8 @@ TEST(OuterRun, GoesOnInsideAWindowToTheSameBits) {
            {"{type: diloco, every: 3}", "ddp-fp32", 2, 1},
            {"{type: local_sgd, every: 4}", "zero3-bf16", 4, 2},
            {"{type: streaming_diloco, every: 4, fragments: 2}", "zero2-bf16", 3, 1},
+           {"{type: streaming_diloco, every: 4, fragments: 2, delay: 2, on_failure: drop}", "ddp-fp32", 4, 2},
+           {"{type: streaming_diloco, every: 4, fragments: 2, delay: 2, on_failure: drop}", "zero1-fp32", 4, 2},
            {"{type: sparse_loco, every: 3, chunk: 64, keep: 4}", "zero2-fp32", 4, 2},
            {"{type: demo, chunk: 16, keep: 2}", "zero3-fp32", 4, 2}}) {
     const TemporaryFolder place;

@@ -158,6 +158,7 @@ TEST_P(OuterStepsOf, GoOnInTheMiddleOfAWindowToTheSameBits) {
         Sharded first(first_net, testing::context(1), comm, make_adamw(), options);
         for (int step = 0; step < 8; ++step) train_step(whole, whole_net, comm, step, DType::f32, 1e-2);
         for (int step = 0; step < stop; ++step) train_step(first, first_net, comm, step, DType::f32, 1e-2);
+        first.settle_strategy();
         EXPECT_EQ(doubles(first.strategy_state().back().values), std::vector<double>{static_cast<double>(stop)});
         Sharded second(second_net, testing::context(1), comm, make_adamw(), options);
         second.load_weights(first.weights());

@@ -171,6 +171,19 @@ TEST(SurvivingPairs, LeaveAnAttemptInsideAnotherOneTogether) { expect_sums_of_pa
 // Of the sum that was broken each has a number of the pair alone.
 TEST(SurvivingPairs, RepeatAnAttemptThatNoneOfThemHasPassed) { expect_sums_of_pairs(0, false, {4, 2, 3, 3, 1}); }
 
+// One waits in its pair for the other one, which has no part in that: when the former gives up, nobody has gone.
+TEST(SurvivingPairs, EndWhereAPairIsKeptApartByNoLoss) {
+  const auto told = messages(4,
+                             [](Communicator& direct) {
+                               SurvivingGroups groups(direct, kOfPair);
+                               groups.attempt([&] {
+                                 if (direct.rank() != 1) groups.axis().attempt([] {});
+                               });
+                             },
+                             {.timeout = std::chrono::milliseconds(700)});
+  for (const std::string& each : told) EXPECT_NE(each, "");
+}
+
 TEST(SurvivingPairs, EndWhereverARankOfAnotherOneGoes) {
   const std::int64_t asked = asked_in_all();
   ASSERT_GT(asked, 12);
