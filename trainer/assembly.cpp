@@ -214,6 +214,9 @@ ShardedOptions engine_options(const Config& config, std::int64_t micro_batches, 
   options.micro_batches = micro_batches;
   options.groups = make_groups(config, model);
   options.sharding.stage = stage_number(config.strategy.stage);
+  // Where backward computes the last block anew, nothing of it stays (keel/dist/plan/rank_plan.h plans that, too).
+  const std::string_view recompute = config.schema().key_of(KeyRole::recompute);
+  if (!recompute.empty() && config.flag(recompute)) options.sharding.keep_last_unit = false;
   const auto also_by_strategy = [](Residence& residence, Strategy::Offload place) {
     if (residence == Residence::device) residence = residence_of(place);
   };

@@ -24,6 +24,7 @@ TrainState parse_state(const Json& json, const std::string& path) {
     if (json.contains("data")) state.data = json.at("data").string();
     state.config = json.at("config").string();
     if (json.contains("rate_factor")) state.rate_factor = json.at("rate_factor").number();
+    if (json.contains("owes_evaluation")) state.owes_evaluation = json.at("owes_evaluation").boolean();
     if (json.contains("callbacks")) state.callbacks = json.at("callbacks");
     if (json.contains("frozen"))
       for (const auto& [name, fingerprint] : json.at("frozen").members()) state.frozen[name] = fingerprint.string();
@@ -53,6 +54,7 @@ Json json_of(const TrainState& state) {
   if (!state.data.empty()) json["data"] = state.data;
   for (const auto& [name, fingerprint] : state.validation) json["validation"][name] = fingerprint;
   if (state.rate_factor != 1) json["rate_factor"] = state.rate_factor;
+  if (state.owes_evaluation) json["owes_evaluation"] = true;
   for (const auto& [name, fingerprint] : state.frozen) json["frozen"][name] = fingerprint;
   if (!state.callbacks.members().empty()) json["callbacks"] = state.callbacks;
   return json;

@@ -17,13 +17,14 @@
 namespace keel {
 
 struct TrainState {
-  std::int64_t step = 0;    // of the run, skipped ones included: position of data and random draws
-  std::int64_t tokens = 0;  // trained on
-  StepState optimizer;      // counts of steps, loss scale; the engine's own are saved
-  TimeSpent time;           // of the run's time_limit; `steps` are the optimizer's
-  std::string data;         // fingerprint of what was trained on; empty: unknown
-  std::string config;       // YAML of the run that wrote it; empty: a loop of one's own (keel/trainer/own_run.h)
-  double rate_factor = 1;   // on the learning rates, as a callback has set it
+  std::int64_t step = 0;         // of the run, skipped ones included: position of data and random draws
+  std::int64_t tokens = 0;       // trained on
+  StepState optimizer;           // counts of steps, loss scale; the engine's own are saved
+  TimeSpent time;                // of the run's time_limit; `steps` are the optimizer's
+  std::string data;              // fingerprint of what was trained on; empty: unknown
+  std::string config;            // YAML of the run that wrote it; empty: a loop of one's own (keel/trainer/own_run.h)
+  double rate_factor = 1;        // on the learning rates, as a callback has set it
+  bool owes_evaluation = false;  // one was due after the step, and is left to who goes on: a stop waits for none
   Json callbacks = Json::object();                     // what they keep, by name
   std::map<std::string, std::string> frozen = {};      // fingerprints of frozen models, by name
   std::map<std::string, std::string> validation = {};  // of validation sets, likewise; one that is not there: unknown

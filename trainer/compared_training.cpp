@@ -22,6 +22,9 @@ ComparedTraining::ComparedTraining(const Config& config, std::string_view compar
   config_.checkpoint.async = false;     // it makes none
   std::int64_t micro_batches = 0;
   together(ranks, [&] {
+    KEEL_CHECK(config_.swa.start.is_none() || config_.swa.rate_factor == 1,
+               "swa.rate_factor changes learning rates in the middle of a run, and a comparison has no averages of "
+               "weights; it goes without, by swa.rate_factor=1");
     micro_batches = planned_micro_batches(config_, ranks.size());
     context_.emplace(make_context(config_, ranks, log));
     task_ = make_task(config_, context_->host());

@@ -31,6 +31,10 @@ class CostMeter {
   double seconds_ = 0, began_ = 0;
 };
 
+bool evaluates_averages(const Config& config) {
+  return (config.ema.decay > 0 && config.ema.evaluates) || (!config.swa.start.is_none() && config.swa.evaluates);
+}
+
 std::vector<LossPoint> trace_loss(ComparedTraining& training, std::int64_t steps) {
   training.begin();
   std::vector<LossPoint> points(static_cast<std::size_t>(steps));
@@ -60,7 +64,14 @@ std::vector<LossPoint> trace_loss(ComparedTraining& training, std::int64_t steps
 
 std::vector<LossCurve> train_curves(std::span<const CurveWish> wishes, std::int64_t steps, const Network& network,
                                     TrainObserver& observer, Communicator& given) {
-  together(given, [&] { KEEL_CHECK(steps >= 1, "a curve needs a step at least, not ", steps); });
+  together(given, [&] {
+    KEEL_CHECK(steps >= 1, "a curve needs a step at least, not ", steps);
+    for (const CurveWish& wish : wishes)
+      KEEL_CHECK(
+          !evaluates_averages(wish.config),
+          "evaluations of this run are of an average of its weights, and a comparison has none; it evaluates the "
+          "weights themselves by ema.evaluate=false or swa.evaluate=false");
+  });
   if (wishes.empty()) return {};
   const ComparedRanks ranks(given, network, wishes.front().config);
   const LogSink log = [&](LogLevel level, std::string_view message) { observer.on_message(level, message); };

@@ -128,6 +128,7 @@ void check_same_data(const Checkpoint& resume, const Config& config, const Data&
 
 // Why nothing is left to do, and what gives the run more; empty: something is.
 std::string why_done(const TrainState& state, const Config& config) {
+  if (state.owes_evaluation) return "";
   if (state.step >= config.steps)
     return concat("it has ", state.step, " steps, and the run has ", config.steps, "; to go on, raise ",
                   config.epochs > 0 ? "epochs" : "steps");

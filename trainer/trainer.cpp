@@ -212,8 +212,9 @@ class Run {
     time_->begin();
     if (time_->is_spent()) end_by(TrainEnd::time_limit);
     take(callbacks_->agree());
-    if (config_.eval.at_start && state_.step == 0 && !has_ended_) {
+    if (state_.owes_evaluation || (config_.eval.at_start && state_.step == 0 && !has_ended_)) {
       evaluate_now();
+      if (std::exchange(state_.owes_evaluation, false)) ranks_.attempt([&] { saves_->save(); });
       report_->go_on(outcomes_->waited_ms(*steps_));
     }
     while (state_.step < config_.steps && !has_ended_) take_step();
@@ -239,7 +240,10 @@ class Run {
       callbacks_->tell("interrupt", &Callback::interrupt);
     }
     const bool last = has_ended_ || agreed.failed || state_.step == config_.steps;
-    const bool evaluates = !agreed.stop && (last || config_.eval.every.is_due(state_.step) || agreed.wishes.evaluate);
+    const bool is_due =
+        state_.step == config_.steps || config_.eval.every.is_due(state_.step) || agreed.wishes.evaluate;
+    const bool evaluates = !agreed.stop && (last || is_due);
+    state_.owes_evaluation = agreed.stop && is_due && !data_.validation.empty();
     bool saves = !last && checkpoints_->is_due(state_.step, agreed.save || agreed.wishes.save);
     const bool copies = !last && checkpoints_->is_copy_due(state_.step);
     if (last || evaluates || saves || copies) outcomes_->handle(steps_->finish(), *steps_);

@@ -59,7 +59,8 @@ void WeightAverage::move(LoopView& view, double factor, const Tensor& device_fac
       const Tensor average = cut(average_[i].values, among);
       const Tensor difference = kernels::binary<Sub>(kernels::cast(piece, DType::f32), average);
       kernels::scale(difference, factor);
-      if (device_factor.defined()) kernels::scale_by(difference, device_factor);
+      // An optimizer that works on the processor has the weights there.
+      if (device_factor.defined()) kernels::scale_by(difference, kernels::to(device_factor, difference.context()));
       kernels::accumulate(average, difference);
     });
   }

@@ -21,7 +21,7 @@ Tensor RankSums::gather() {
   const bool apart = site_.context != site_.collectives;
   const Tensor own = gathered_.select(0, site_.ranks.rank());
   if (apart) kernels::copy_across(own, mine_);
-  site_.ranks.all_gather(own.flatten(), gathered_.flatten()).wait();
+  if (site_.ranks.size() > 1) site_.ranks.all_gather(own.flatten(), gathered_.flatten()).wait();
   return apart ? transfer(gathered_, site_.context, Purpose::workspace) : gathered_;
 }
 

@@ -66,11 +66,11 @@ void plan_gathers(RankPlan& plan, const UnitSplit& unit, std::int64_t times) {
 }
 
 StrategyCost plan_strategy(RankPlan& plan, std::span<const UnitSplit> units, const CommunicationStrategy& strategy,
-                           int groups, int group) {
+                           const StrategyPlace& place) {
   std::vector<StrategyNumbers> numbers;
   for (const UnitSplit& unit : units)
     if (unit.trainable) numbers.push_back({unit.owned.count(), unit.owns_all() ? unit.ranks : 1});
-  const StrategyCost cost = strategy.cost(numbers, groups, group);
+  const StrategyCost cost = strategy.cost(numbers, place);
   plan.memory.optimizer += cost.state;
   plan.traffic.strategy = cost.sent;
   plan.traffic.strategy_steps = cost.every;
@@ -219,7 +219,8 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
       decider.elements(CollectiveKind::all_gather, told * kNumber * (buffers.moving_numbers + buffers.moving_buffers));
   const bool has_strategy = !place.sums_groups && place.groups > 1;
   const StrategyCost strategy =
-      has_strategy ? plan_strategy(plan, units, *options.strategy(), place.groups, rank / place.ranks) : StrategyCost{};
+      has_strategy ? plan_strategy(plan, units, *options.strategy(), {place.groups, rank / place.ranks, algorithm})
+                   : StrategyCost{};
   plan.memory.gradient += plan.memory.undelivered + plan.memory.partial_sums;
   plan.memory.file = files.room;
   plan.traffic.file_read = files.read;

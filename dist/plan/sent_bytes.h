@@ -23,8 +23,6 @@ class SentBytes {
   std::int64_t elements(CollectiveKind kind, std::int64_t count) const;
 
  private:
-  std::int64_t sent(Schedule (*write)(const CollectiveShape&), std::int64_t count) const;
-
   const Algorithm& algorithm_;
   CollectiveShape shape_;
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "keel/dist/comm/elements_sent.h"
 #include "keel/kernels/elementwise.h"
 
 namespace keel {
@@ -59,19 +60,22 @@ void ChunkStrategy::exchange(std::vector<ChunkPayloads>& payloads) const {
   });
 }
 
-StrategyCost ChunkStrategy::cost(std::span<const StrategyNumbers> units, int groups, int /*group*/) const {
+StrategyCost ChunkStrategy::cost(std::span<const StrategyNumbers> units, const StrategyPlace& place) const {
   constexpr std::int64_t kWidth = 4;  // bytes of fp32
+  const Algorithm& algorithm = find_algorithm(place.algorithm);
   StrategyCost cost{.every = every_};
   std::int64_t payloads = 0, working = 0;
   for (const StrategyNumbers& unit : units) {
     const std::int64_t chunks = chunks_.count(unit);
     cost.state += tensors_.kept * kWidth * unit.count;
     cost.held += tensors_.held * kWidth * unit.count;
-    payloads += chunks * codec_.bytes(chunks_.length);
+    const std::int64_t payload = chunks * codec_.bytes(chunks_.length);
+    payloads += payload;
+    cost.sent += elements_sent(algorithm, CollectiveKind::all_gather,
+                               {.rank = place.group, .size = place.groups, .count = place.groups * payload});
     working = std::max(working, kWidth * (chunks * chunks_.length + tensors_.moved * unit.count));
   }
-  cost.sent = (groups - 1) * payloads;
-  cost.at_once = cost.held + (groups + 1) * payloads + working;
+  cost.at_once = cost.held + (place.groups + 1) * payloads + working;
   return cost;
 }
 

@@ -51,7 +51,7 @@ class ChunkStrategy : public CommunicationStrategy {
   void restart() override { steps_ = 0; }
   std::int64_t steps() const override { return steps_; }
   void resumed(std::int64_t steps) override { steps_ = steps; }
-  StrategyCost cost(std::span<const StrategyNumbers> units, int groups, int group) const override;
+  StrategyCost cost(std::span<const StrategyNumbers> units, const StrategyPlace& place) const override;
 
  protected:
   // Tensors in fp32, each as large as a unit.

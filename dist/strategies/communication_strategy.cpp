@@ -1,17 +1,19 @@
 #include "keel/dist/strategies/communication_strategy.h"
 
-#include "keel/dist/comm/schedule.h"
+#include "keel/dist/comm/elements_sent.h"
 #include "keel/kernels/elementwise.h"
 
 namespace keel {
 
-StrategyCost cost_of_sums(std::span<const StrategyNumbers> units, int groups, int group, std::int64_t every, int kept) {
+StrategyCost cost_of_sums(std::span<const StrategyNumbers> units, const StrategyPlace& place, std::int64_t every,
+                          int kept) {
   constexpr std::int64_t kWidth = 4;  // bytes of fp32
+  const Algorithm& algorithm = find_algorithm(place.algorithm);
   StrategyCost cost{.every = every};
   for (const auto& [count, shards] : units) {
-    const std::int64_t own = part({0, count}, groups, group).count();
     cost.state += kept * kWidth * count;
-    cost.sent += kWidth * (count - own + (groups - 1) * own);  // to whoever adds a part, then that to all
+    cost.sent += kWidth * elements_sent(algorithm, CollectiveKind::all_reduce,
+                                        {.rank = place.group, .size = place.groups, .count = count});
   }
   return cost;
 }

@@ -50,6 +50,12 @@ struct StrategyState {
   bool of_group = false;  // each group has other numbers; otherwise all have the same
 };
 
+// Where a rank stands among groups, and by which algorithm of collectives (keel/dist/comm/algorithms.h) they exchange.
+struct StrategyPlace {
+  int groups = 1, group = 0;
+  std::string_view algorithm = "direct";
+};
+
 // What a strategy needs, on one rank.
 struct StrategyCost {
   std::int64_t state = 0;  // bytes that are kept from step to step
@@ -94,13 +100,14 @@ class CommunicationStrategy {
   virtual std::int64_t steps() const { return 0; }
   virtual void resumed(std::int64_t /*steps*/) {}
 
-  // `units`: what this rank has of each; `group`: which of the groups its is.
-  virtual StrategyCost cost(std::span<const StrategyNumbers> units, int groups, int group) const = 0;
+  // `units`: what this rank has of each.
+  virtual StrategyCost cost(std::span<const StrategyNumbers> units, const StrategyPlace& place) const = 0;
 };
 
-// Of a strategy that all-reduces every number of its units in fp32 once in `every` steps, as ordered sums are made, and
-// keeps so many fp32 tensors of them. `group`: this rank's.
-StrategyCost cost_of_sums(std::span<const StrategyNumbers> units, int groups, int group, std::int64_t every, int kept);
+// Of a strategy that all-reduces every number of its units in fp32 once in `every` steps, and keeps so many fp32
+// tensors of them.
+StrategyCost cost_of_sums(std::span<const StrategyNumbers> units, const StrategyPlace& place, std::int64_t every,
+                          int kept);
 
 // A copy in fp32 that a strategy keeps from step to step: plans and counts of memory call it optimizer state.
 Tensor kept_copy(const Tensor& x);

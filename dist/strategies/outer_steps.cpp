@@ -115,9 +115,9 @@ class OuterSteps : public CommunicationStrategy {
     }
   }
 
-  StrategyCost cost(std::span<const StrategyNumbers> units, int groups, int group) const override {
+  StrategyCost cost(std::span<const StrategyNumbers> units, const StrategyPlace& place) const override {
     const int kept = 1 + (options_.momentum > 0 ? 1 : 0) + (options_.delay > 0 ? 1 : 0) + (keeps_part() ? 1 : 0);
-    StrategyCost cost = cost_of_sums(units, groups, group, options_.every, kept);
+    StrategyCost cost = cost_of_sums(units, place, options_.every, kept);
     cost.at_once = most_at_once(units);
     return cost;
   }

@@ -115,6 +115,29 @@ TEST(Compare, CountsWhatGroupsTellEachOtherByItsFormula) {
     }
 }
 
+TEST(Compare, CountsWhatGroupsTellEachOtherByTheFormulaOfEveryAlgorithm) {
+  const TemporaryFolder place;
+  for (const std::string outer :
+       {"{type: diloco, every: 2}", "{type: demo, chunk: 16}", "{type: sparse_loco, every: 2, chunk: 64, keep: 4}"})
+    for (const int n : {3, 4}) {
+      const Config config = small_run(place, "run", {"outer=" + outer, "batch.global=12", "batch.micro=3"});
+      const auto results = compare_by(
+          n, config,
+          {.strategies = {"zero1-fp32"}, .algorithms = {"ordered", "direct", "flat", "ring", "tree", "rhd", "hier"}},
+          {.steps = 4, .repeats = 1});
+      for (const ComparedRun& result : results)
+        EXPECT_EQ(result.sent, result.sent_by_formula) << outer << ", " << result.name << ", " << n << " ranks";
+    }
+}
+
+TEST(Compare, KeepsNoBlockWhereActivationsAreRecomputed) {
+  const TemporaryFolder place;
+  const Config config =
+      small_run(place, "run", {"model.recompute=true", "sharding.keep_last_unit=true", "batch.micro=3"});
+  for (const ComparedRun& result : compare_by(2, config, {.strategies = {"zero3-fp32"}}))
+    EXPECT_EQ(result.sent, result.sent_by_formula);
+}
+
 TEST(Compare, TellsOtherNumbersApart) {
   const TemporaryFolder place;
   const auto results = compare_by(2, small_run(place, "run"), {.strategies = {"zero1-fp32", "zero1-bf16"}});
@@ -368,6 +391,7 @@ TEST(Compare, RefusesWhatItCannotCompare) {
   for (const char* bad : {"int9", "topk:0", "topk:2", "topk:", "powersgd:0", "powersgd:1.5", "int8:3", "int8}, x: {"})
     EXPECT_THROW(compare_by(2, small_run(place, "run"), {.compressions = {bad}}), Error) << bad;
   EXPECT_THROW(compare_by(2, small_run(place, "run", {"sharding.group=1"}), {.compressions = {"powersgd:2"}}), Error);
+  EXPECT_THROW(compare_by(2, small_run(place, "run", {"swa={start: 2, rate_factor: 0.1}"}), {}), Error);
   EXPECT_THROW(compare_by(7, small_run(place, "run"), {.strategies = {"ddp-fp32"}}), Error);
 }
 

@@ -48,7 +48,9 @@ TEST_P(LineRuns, HaveTheirEventsInOrder) {
   EXPECT_EQ(events_of(n, run({"epochs=4", "resume=auto"}), {}, n == 1 ? 8 : 7),
             "fit_begin:6 resumed:6 epoch_begin:7 interrupt:8 checkpoint_saved_8:8 fit_end:8 ");
   EXPECT_EQ(events_of(n, run({"epochs=3", "resume=auto"})),
-            "fit_begin:8 resumed:8 evaluation_begin:9 evaluation_end:9 epoch_end:9 checkpoint_saved_9:9 fit_end:9 ");
+            "fit_begin:8 resumed:8 evaluation_begin:8 evaluation_end:8 checkpoint_saved_8:8 evaluation_begin:9 "
+            "evaluation_end:9 epoch_end:9 checkpoint_saved_9:9 fit_end:9 ")
+      << "the evaluation that was due when it was asked to end comes first";
   EXPECT_EQ(events_of(n, run({"epochs=3", "resume=auto"})), "fit_begin:9 resumed:9 fit_end:9 ") << "nothing is left";
   EXPECT_EQ(events_of(n, smallest_run(place, "start", {"steps=2", "eval.at_start=true"})),
             "fit_begin:0 evaluation_begin:0 evaluation_end:0 epoch_begin:1 evaluation_begin:2 evaluation_end:2 "

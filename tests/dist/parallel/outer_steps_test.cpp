@@ -209,7 +209,7 @@ class Listening : public CommunicationStrategy {
     calls_.emplace_back(taken() ? "taken" : "skipped");
     return false;
   }
-  StrategyCost cost(std::span<const StrategyNumbers>, int, int) const override { return {}; }
+  StrategyCost cost(std::span<const StrategyNumbers>, const StrategyPlace&) const override { return {}; }
 
  private:
   std::vector<std::string>& calls_;

@@ -212,8 +212,8 @@ struct AskedCosts : CommunicationStrategy {
   std::string describe() const override { return "asked"; }
   void begin(const StrategySite&) override {}
   bool sums_gradients(const OptimizerRequirements&) const override { return sums; }
-  StrategyCost cost(std::span<const StrategyNumbers> units, int groups, int group) const override {
-    std::string text = concat("group ", group, " of ", groups, ':');
+  StrategyCost cost(std::span<const StrategyNumbers> units, const StrategyPlace& place) const override {
+    std::string text = concat("group ", place.group, " of ", place.groups, ':');
     for (const StrategyNumbers& unit : units) text += concat(' ', unit.count, " in ", unit.shards);
     asked.push_back(text);
     return {.state = 1000, .sent = 77, .every = 9, .at_once = 5, .held = 3};

@@ -31,7 +31,7 @@ inline void expect_memory_of_cost(const std::function<std::unique_ptr<Communicat
         strategy->before_step([] { return 1.0; });
         strategy->after_step([] { return true; });
       }
-      EXPECT_EQ(strategy->cost(numbers, 3, comm.rank()).at_once,
+      EXPECT_EQ(strategy->cost(numbers, {.groups = 3, .group = comm.rank()}).at_once,
                 static_cast<std::int64_t>(context.memory()[Purpose::bucket].peak));
     });
 }

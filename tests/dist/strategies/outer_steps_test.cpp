@@ -33,7 +33,9 @@ TEST(OuterSteps, OfFragmentsMoveAboutAsMuchEachTime) {
 
 TEST(OuterSteps, CostATensorForEachThingThatOutlivesAStepAndASumOfAllNumbers) {
   const StrategyNumbers units[] = {{.count = 9}, {.count = 6}};
-  const auto cost = [&](const OuterStepOptions& options) { return make_outer_steps(options)->cost(units, 3, 1); };
+  const auto cost = [&](const OuterStepOptions& options) {
+    return make_outer_steps(options)->cost(units, {.groups = 3, .group = 1});
+  };
   const auto kept = [&](const OuterStepOptions& options) { return cost(options).state / (4 * (9 + 6)); };
   EXPECT_EQ(kept({}), 1);
   EXPECT_EQ(kept({.repeats = true}), 1);
@@ -59,7 +61,8 @@ TEST(OuterSteps, KeepWhatTheirCostSays) {
           const Tensor weights = uniform_tensor(context, {50}, 1);
           strategy->begin({.units = {{"unit", weights, Tensor()}}, .context = context, .outer = comm});
           for (int step = 0; step < 4; ++step) strategy->after_step([] { return true; });
-          const StrategyCost cost = strategy->cost(std::vector<StrategyNumbers>{{.count = 50}}, 2, comm.rank());
+          const StrategyCost cost =
+              strategy->cost(std::vector<StrategyNumbers>{{.count = 50}}, {.groups = 2, .group = comm.rank()});
           EXPECT_EQ(cost.state, static_cast<std::int64_t>(context.memory()[Purpose::optimizer].current));
           EXPECT_EQ(cost.every, 2);
           EXPECT_EQ(cost.sent, 4 * 50) << "half of it, and the sum of the other half";
@@ -86,7 +89,7 @@ TEST(OuterSteps, HaveAsMuchAtOnceAsTheirCostSays) {
       }
       strategy->begin({.units = units, .context = context, .outer = comm});
       for (int step = 0; step < 6; ++step) strategy->after_step([] { return true; });
-      EXPECT_EQ(strategy->cost(numbers, 2, comm.rank()).at_once,
+      EXPECT_EQ(strategy->cost(numbers, {.groups = 2, .group = comm.rank()}).at_once,
                 static_cast<std::int64_t>(context.memory()[Purpose::bucket].peak))
           << strategy->describe() << (options.repeats ? ", repeats" : "");
     });
