@@ -4,6 +4,7 @@
 
 #include <map>
 
+#include "keel/runtime/device_api.h"
 #include "keel/trainer/metrics.h"
 #include "tests/error_of.h"
 #include "tests/trainer/config_mistakes.h"
@@ -72,6 +73,23 @@ TEST(VirtualRankRuns, AnotherNumberOfThemIsToldWhereARunGoesOn) {
   train_by(2, run_of_eight(place, "run"), 2);
   const auto told = train_by(2, run_of_eight(place, "run", {"sharding.virtual_ranks=2", "resume=auto"}));
   EXPECT_NE(told[0]->messages.find("sharding.virtual_ranks"), std::string::npos) << told[0]->messages;
+}
+
+// An optimizer that measures whole parameters has the sums of virtual ranks, one alone on a device, too.
+TEST(VirtualRankRuns, OfARankAloneOnADeviceMeasureAsSeveralDo) {
+  if (const DeviceCount found = count_devices(DeviceType::emulated); found.count == 0) GTEST_SKIP() << found.why_none;
+  const TemporaryFolder place;
+  for (const char* optimizer : {"LAMB", "Adafactor"}) {
+    const auto weights = [&](int n) {
+      const Config config = small_run(
+          place, concat(optimizer, n),
+          {"device=emulated", "steps=2", "scheduler.warmup=1", "eval.every=0", "model.layers=1", "batch.global=4",
+           "batch.micro=1", "sharding.virtual_ranks=2", concat("optimizer={type: ", optimizer, ", lr: 1e-2}")});
+      train_by(n, config);
+      return weights_of(config);
+    };
+    EXPECT_TRUE(weights(1) == weights(2)) << optimizer;
+  }
 }
 
 TEST(VirtualRankRuns, AreRefusedToRanksThatCannotShareThem) {

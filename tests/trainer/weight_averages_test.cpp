@@ -13,6 +13,7 @@
 #include "keel/dist/comm/agreement.h"
 #include "keel/dist/parallel/sharded.h"
 #include "keel/nn/layers.h"
+#include "keel/runtime/device_api.h"
 #include "keel/trainer/config_keys.h"
 #include "keel/trainer/metrics.h"
 #include "tests/error_of.h"
@@ -234,6 +235,22 @@ TEST(WeightAverages, AreEvaluatedTheSameWhereWeightsLieInFiles) {
         EXPECT_TRUE(in_files.first == in_memory.first) << what;
         EXPECT_EQ(in_files.second, in_memory.second) << what;
       }
+}
+
+// The average lies where the weights do that it is of: with an offloaded optimizer, in the processor's memory.
+TEST(WeightAverages, AreTheSameWhereverADevicesOptimizerWorks) {
+  if (const DeviceCount found = count_devices(DeviceType::emulated); found.count == 0) GTEST_SKIP() << found.why_none;
+  const TemporaryFolder place;
+  const auto run = [&](const std::string& residence) {
+    const Config config =
+        small_run(place, residence,
+                  {"device=emulated", "strategy=bf16", "ema.decay=0.9", "steps=2", "scheduler.warmup=1",
+                   "eval.batches=1", "model.layers=1", "sharding.offload_optimizer=" + residence});
+    const auto recorders = train_by(1, config);
+    return std::pair(weights_of(config), recorders[0]->validation);
+  };
+  const auto on_device = run("device");
+  for (const char* residence : {"host", "file"}) EXPECT_EQ(run(residence), on_device) << residence;
 }
 
 // Fails in its evaluation on every rank alike.
