@@ -43,7 +43,8 @@ class Elastic : public keel::CommunicationStrategy {
     steps_ = 0;
     for (std::size_t i = 0; i < centres_.size(); ++i) keel::kernels::copy_into(centres_[i], site_->units[i].weights);
   }
-  keel::StrategyCost cost(std::span<const keel::StrategyNumbers> units, const keel::StrategyPlace& place) const override {
+  keel::StrategyCost cost(std::span<const keel::StrategyNumbers> units,
+                          const keel::StrategyPlace& place) const override {
     return keel::cost_of_sums(units, place, every_, /*kept=*/1);
   }
 

@@ -79,12 +79,13 @@ TEST(VirtualRankRuns, AnotherNumberOfThemIsToldWhereARunGoesOn) {
 TEST(VirtualRankRuns, OfARankAloneOnADeviceMeasureAsSeveralDo) {
   if (const DeviceCount found = count_devices(DeviceType::emulated); found.count == 0) GTEST_SKIP() << found.why_none;
   const TemporaryFolder place;
-  for (const char* optimizer : {"LAMB", "Adafactor"}) {
+  int runs = 0;
+  for (const char* optimizer : {"{type: LAMB, lr: 1e-2}", "{type: Adafactor}"}) {
     const auto weights = [&](int n) {
-      const Config config = small_run(
-          place, concat(optimizer, n),
-          {"device=emulated", "steps=2", "scheduler.warmup=1", "eval.every=0", "model.layers=1", "batch.global=4",
-           "batch.micro=1", "sharding.virtual_ranks=2", concat("optimizer={type: ", optimizer, ", lr: 1e-2}")});
+      const Config config =
+          small_run(place, concat("run", runs++),
+                    {"device=emulated", "steps=2", "scheduler.warmup=1", "eval.every=0", "model.layers=1",
+                     "batch.global=4", "batch.micro=1", "sharding.virtual_ranks=2", concat("optimizer=", optimizer)});
       train_by(n, config);
       return weights_of(config);
     };
