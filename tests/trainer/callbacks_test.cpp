@@ -95,8 +95,8 @@ TEST(Callbacks, GetEveryEventInOrderOnEveryRank) {
                 concat("fit_begin 0\n", until, "interrupt 4\ncheckpoint_saved 4\nfit_end 4\n"))
           << stage << " by " << n;
       EXPECT_EQ(train_some("resume=auto", INT64_MAX),
-                concat("fit_begin 4\nresumed 4\n", steps(5, 5),
-                       "evaluation_begin 5\nevaluation_end 5\ncheckpoint_saved 5\nfit_end 5\n"))
+                concat("fit_begin 4\nresumed 4\nevaluation_begin 4\nevaluation_end 4\ncheckpoint_saved 4\n",
+                       steps(5, 5), "evaluation_begin 5\nevaluation_end 5\ncheckpoint_saved 5\nfit_end 5\n"))
           << stage << " by " << n;
     }
 }

@@ -58,6 +58,7 @@ TEST(ResumedOuterSteps, GoOnFromEveryStepToTheSameBits) {
       for (int stop = 1; stop < kSteps; ++stop) {
         Run first = begin(), second = begin();
         train(first, 0, stop);
+        first.strategy->settle();
         for (std::size_t u = 0; u < counts.size(); ++u) {
           const auto from = first.strategy->state(u), to = second.strategy->state(u);
           ASSERT_EQ(from.size(), to.size());
@@ -65,7 +66,7 @@ TEST(ResumedOuterSteps, GoOnFromEveryStepToTheSameBits) {
           kernels::copy_into(second.units[u].weights, first.units[u].weights);
         }
         second.strategy->resumed(first.strategy->steps());
-        for (std::size_t u = 0; u < counts.size(); ++u) second.strategy->state(u);  // as one that is saved again
+        second.strategy->settle();  // as one that is saved again
         train(first, stop, kSteps);
         train(second, stop, kSteps);
         const std::string what = concat(make_outer_steps(outer)->describe(), ", stopped after ", stop);
