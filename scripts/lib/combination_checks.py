@@ -1,0 +1,150 @@
+"""Runs a case and says whether its law holds."""
+
+import json
+import shlex
+from dataclasses import dataclass, field
+
+from combination_case import settings
+from combination_runs import BAD_INPUT, ENDS_WELL, NOT_FINITE
+
+EQUAL, REFUSED = "equal", "refused by both"
+OF_STEPS = ("loss", "lr", "grad_norm", "loss_scale")  # what records of steps have, beside those of evaluations
+SHOWN = 4  # differences that a line has
+PLANNED = ("parameter_bytes", "gradient_bytes", "optimizer_bytes", "bucket_bytes", "checkpoint_bytes")
+
+
+@dataclass
+class Verdict:
+    """`kind`: EQUAL, REFUSED, or what is wrong. `commands`: two lines to paste, one for each side."""
+    kind: str
+    text: str = ""
+    commands: list = field(default_factory=list)
+
+    @property
+    def failed(self):
+        return self.kind not in (EQUAL, REFUSED)
+
+
+def run_case(runner, case):
+    names = [f"run{case.number}_a", f"run{case.number}_b"]
+    sides = [case.a, case.b]
+    outcomes = [runner.side(side, case.task, name) for side, name in zip(sides, names)]
+    verdict = judge(case, *outcomes)
+    verdict.commands = [side.command(runner.keel, case.task, name) for side, name in zip(sides, names)]
+    for law, asked in case.checks.items() if verdict.kind == EQUAL else ():
+        text, line = CHECKS[law](runner, case, outcomes[0], asked)
+        if text:
+            verdict = Verdict(f"{law} differs", text, [verdict.commands[0], line])
+            break
+    for name in names:
+        runner.call(f"rm -rf {name} {name}[0-9]*")
+    return verdict
+
+
+def judge(case, a, b):
+    for outcome in (a, b):
+        wrong = wrong_end(outcome)
+        if wrong:
+            return wrong
+    if a.code != b.code:
+        return Verdict("refused by one", (a if a.code else b).message())
+    if a.code:
+        return Verdict(REFUSED, a.message())
+    different = differences(a, b, case.excepted) + [f"left behind: {name}" for name in a.left + b.left]
+    if not different:
+        return Verdict(EQUAL)
+    more = f"; {len(different) - SHOWN} more" if len(different) > SHOWN else ""
+    return Verdict("differs", "; ".join(different[:SHOWN]) + more)
+
+
+def wrong_end(outcome):
+    """What no side may come to, whatever the other does."""
+    if outcome.code == "hang":
+        return Verdict("hangs")
+    if outcome.code not in (ENDS_WELL, BAD_INPUT, NOT_FINITE):
+        return Verdict("a defect" if outcome.code == 1 else f"ends with code {outcome.code}", outcome.message())
+    if outcome.code == BAD_INPUT and outcome.resumed:
+        return Verdict("refuses to go on", outcome.message())
+    if outcome.code == BAD_INPUT and outcome.wrote:
+        return Verdict("refused when it had begun to write", outcome.message())
+    return None
+
+
+def differences(a, b, excepted):
+    found = [] if a.model == b.model else ["model.safetensors"]
+    for name in sorted({*a.tensors, *b.tensors}):
+        if name not in a.tensors or name not in b.tensors:
+            if "sections" not in excepted:
+                found.append(f"only one has {name}")
+        elif a.tensors[name] != b.tensors[name]:
+            found.append(name)
+    if "state" not in excepted:
+        found += [f"state {key}: {a.state.get(key)} and {b.state.get(key)}" for key in sorted({*a.state, *b.state})
+                  if a.state.get(key) != b.state.get(key)]
+    for step in sorted({*a.records, *b.records}):
+        found += of_records(step, a.records.get(step), b.records.get(step), excepted)
+    return found
+
+
+def of_records(step, a, b, excepted):
+    if a is None or b is None:
+        return [] if "records" in excepted else [f"step {step} has records of one alone"]
+    names = sorted({*a, *b})
+    if "evaluations" in excepted:
+        names = [name for name in names if name in OF_STEPS]
+    return [f"step {step} {name}: {a.get(name)} and {b.get(name)}" for name in names if a.get(name) != b.get(name)]
+
+
+def check_evaluation(runner, case, a, asked):
+    """`keel evaluate` says what training has said of the same step, on any number of ranks and in any stage."""
+    ranks, strategy = asked
+    run, keys = a.run.name, case.a.sessions[-1].keys
+    words = [runner.keel, "evaluate", run, "--json", f"{run}/evaluation.json"]
+    if ranks > 1:
+        words += ["-N", str(ranks), "--threads"]
+    if keys.get("ema.decay") and keys.get("ema.evaluate", True):
+        words.append("--ema")
+    if keys.get("swa.start", a.step) < a.step and keys.get("swa.evaluate"):
+        words.append("--swa")
+    line = shlex.join(words + (["--strat", strategy] if strategy else []))
+    code, output = runner.call(line)
+    if code != ENDS_WELL:
+        return f"{code}: {output[-300:]}", line
+    told = numbers_in(json.loads((a.run / "evaluation.json").read_text()))
+    wanted = {name: value for name, value in a.records[a.step].items() if is_evaluated(name)}
+    different = [f"{name}: {value} and {told.get(name)}" for name, value in wanted.items() if told.get(name) != value]
+    return "; ".join(different[:SHOWN]), line
+
+
+def is_evaluated(name):
+    return "validation" in name or name == "exact_match" or "/" in name and not name.startswith(("lr/", "train/"))
+
+
+def numbers_in(value, name=""):
+    """The numbers of a JSON value by their own names."""
+    if isinstance(value, dict):
+        return {key: number for name, part in value.items() for key, number in numbers_in(part, name).items()}
+    if isinstance(value, list):
+        return {key: number for part in value for key, number in numbers_in(part, name).items()}
+    return {name: value}
+
+
+def check_plan(runner, case, a, _):
+    """`keel plan` says the memory that the run has measured; bytes are what `keel compare` holds to the formulas."""
+    session = case.a.first
+    keys = {key: value for key, value in session.keys.items() if key != "strategy"}
+    line = shlex.join([runner.keel, "plan", f"{case.task}.yaml", "-N", str(session.ranks), "--strat",
+                       session.keys["strategy"], "--json", "device=cpu", *settings(keys)])
+    code, output = runner.call(line)
+    if code != ENDS_WELL:
+        return f"{code}: {output[-300:]}", line
+    plan = next(iter(json.loads(output)["plans"].values()))
+    peaks = {}
+    for text in (a.run / "metrics.jsonl").read_text().splitlines():
+        peaks.update({name: value for name, value in json.loads(text).items() if name.startswith("peak_")})
+    different = [f"{name}: measured {peaks[f'peak_{name}']}, planned {plan.get(name)}" for name in PLANNED
+                 if f"peak_{name}" in peaks and peaks[f"peak_{name}"] != plan.get(name)]
+    return "; ".join(different), line
+
+
+CHECKS = {"evaluate": check_evaluation, "plan": check_plan}
