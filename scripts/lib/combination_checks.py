@@ -9,6 +9,8 @@ from combination_runs import BAD_INPUT, ENDS_WELL, NOT_FINITE
 
 EQUAL, REFUSED = "equal", "refused by both"
 OF_STEPS = ("loss", "lr", "grad_norm", "loss_scale")  # what records of steps have, beside those of evaluations
+# What one side alone may refuse: what is whole of a block has to fit into the budget (docs/offload.md).
+OF_ONE_SIDE = ("sharding.offload_budget is",)
 SHOWN = 4  # differences that a line has
 PLANNED = ("parameter_bytes", "gradient_bytes", "optimizer_bytes", "bucket_bytes", "checkpoint_bytes")
 
@@ -47,7 +49,8 @@ def judge(case, a, b):
         if wrong:
             return wrong
     if a.code != b.code:
-        return Verdict("refused by one", (a if a.code else b).message())
+        message = (a if a.code else b).message()
+        return Verdict(REFUSED if any(text in message for text in OF_ONE_SIDE) else "refused by one", message)
     if a.code:
         return Verdict(REFUSED, a.message())
     different = differences(a, b, case.excepted) + [f"left behind: {name}" for name in a.left + b.left]
