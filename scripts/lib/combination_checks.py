@@ -1,10 +1,8 @@
 """Runs a case and says whether its law holds."""
 
-import json
-import shlex
 from dataclasses import dataclass, field
 
-from combination_case import settings
+from combination_questions import QUESTIONS
 from combination_runs import BAD_INPUT, ENDS_WELL, NOT_FINITE
 
 EQUAL, REFUSED = "equal", "refused by both"
@@ -12,7 +10,6 @@ OF_STEPS = ("loss", "lr", "grad_norm", "loss_scale")  # what records of steps ha
 # What one side alone may refuse: what is whole of a block has to fit into the budget (docs/offload.md).
 OF_ONE_SIDE = ("sharding.offload_budget is",)
 SHOWN = 4  # differences that a line has
-PLANNED = ("parameter_bytes", "gradient_bytes", "optimizer_bytes", "bucket_bytes", "checkpoint_bytes")
 
 
 @dataclass
@@ -34,7 +31,7 @@ def run_case(runner, case):
     verdict = judge(case, *outcomes)
     verdict.commands = [side.command(runner.keel, case.task, name) for side, name in zip(sides, names)]
     for law, asked in case.checks.items() if verdict.kind == EQUAL else ():
-        text, line = CHECKS[law](runner, case, outcomes[0], asked)
+        text, line = QUESTIONS[law](runner, case, outcomes[0], asked)
         if text:
             verdict = Verdict(f"{law} differs", text, [verdict.commands[0], line])
             break
@@ -96,58 +93,3 @@ def of_records(step, a, b, excepted):
     if "evaluations" in excepted:
         names = [name for name in names if name in OF_STEPS]
     return [f"step {step} {name}: {a.get(name)} and {b.get(name)}" for name in names if a.get(name) != b.get(name)]
-
-
-def check_evaluation(runner, case, a, asked):
-    """`keel evaluate` says what training has said of the same step, on any number of ranks and in any stage."""
-    ranks, strategy = asked
-    run, keys = a.run.name, case.a.sessions[-1].keys
-    words = [runner.keel, "evaluate", run, "--json", f"{run}/evaluation.json"]
-    if ranks > 1:
-        words += ["-N", str(ranks), "--threads"]
-    if keys.get("ema.decay") and keys.get("ema.evaluate", True):
-        words.append("--ema")
-    if keys.get("swa.start", a.step) < a.step and keys.get("swa.evaluate"):
-        words.append("--swa")
-    line = shlex.join(words + (["--strat", strategy] if strategy else []))
-    code, output = runner.call(line)
-    if code != ENDS_WELL:
-        return f"{code}: {output[-300:]}", line
-    told = numbers_in(json.loads((a.run / "evaluation.json").read_text()))
-    wanted = {name: value for name, value in a.records[a.step].items() if is_evaluated(name)}
-    different = [f"{name}: {value} and {told.get(name)}" for name, value in wanted.items() if told.get(name) != value]
-    return "; ".join(different[:SHOWN]), line
-
-
-def is_evaluated(name):
-    return "validation" in name or name == "exact_match" or "/" in name and not name.startswith(("lr/", "train/"))
-
-
-def numbers_in(value, name=""):
-    """The numbers of a JSON value by their own names."""
-    if isinstance(value, dict):
-        return {key: number for name, part in value.items() for key, number in numbers_in(part, name).items()}
-    if isinstance(value, list):
-        return {key: number for part in value for key, number in numbers_in(part, name).items()}
-    return {name: value}
-
-
-def check_plan(runner, case, a, _):
-    """`keel plan` says the memory that the run has measured; bytes are what `keel compare` holds to the formulas."""
-    session = case.a.first
-    keys = {key: value for key, value in session.keys.items() if key != "strategy"}
-    line = shlex.join([runner.keel, "plan", f"{case.task}.yaml", "-N", str(session.ranks), "--strat",
-                       session.keys["strategy"], "--json", "device=cpu", *settings(keys)])
-    code, output = runner.call(line)
-    if code != ENDS_WELL:
-        return f"{code}: {output[-300:]}", line
-    plan = next(iter(json.loads(output)["plans"].values()))
-    peaks = {}
-    for text in (a.run / "metrics.jsonl").read_text().splitlines():
-        peaks.update({name: value for name, value in json.loads(text).items() if name.startswith("peak_")})
-    different = [f"{name}: measured {peaks[f'peak_{name}']}, planned {plan.get(name)}" for name in PLANNED
-                 if f"peak_{name}" in peaks and peaks[f"peak_{name}"] != plan.get(name)]
-    return "; ".join(different), line
-
-
-CHECKS = {"evaluate": check_evaluation, "plan": check_plan}

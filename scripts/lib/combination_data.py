@@ -24,6 +24,13 @@ TASKS = {
     "chats": "task: {type: fine_tuning}\n"
              "data: {path: chats.jsonl, template: plain, tokenizer: byte, validation: 0.1, packing: true, long: cut}\n",
 }
+# Models of Hugging Face's form that a run may begin with: the tasks they fit, and what they are trained by.
+FOLDERS = {
+    "hub-gpt": (("windows", "packed", "mixture", "chats"), "windows.yaml model.type=gpt model.width=24"),
+    "hub-llama": (("windows", "packed", "mixture", "chats"), "windows.yaml model.type=llama model.width=20 model.hidden=52"),
+    "hub-bert": (("masked", "words"), "masked.yaml model.type=bert model.width=20 model.hidden=30"),
+}
+SMALL = "model.layers=2 model.heads=2 model.block=48 steps=1 batch.global=2 eval.batches=1 threads=1"
 ENCODERS = ("masked", "texts", "words")
 SPECIAL = "[PAD],[UNK],[CLS],[SEP],[MASK]"
 
@@ -58,7 +65,8 @@ def tagged_of(draw):
 def make_data(folder, keel):
     """Writes all files into a folder that is there, in place of those of an earlier time."""
     draw = random.Random(1)
-    shutil.rmtree(folder / "words", ignore_errors=True)
+    for name in ("words", *FOLDERS, "begun"):
+        shutil.rmtree(folder / name, ignore_errors=True)
     for old in folder.glob("tokens.*"):
         old.unlink()
     files = {
@@ -78,8 +86,11 @@ def make_data(folder, keel):
         (folder / name).write_text(text)
     for task, text in TASKS.items():
         (folder / f"{task}.yaml").write_text(text)
-    for command in (["tokenizer", "train", "text.txt", "--out", "words", "--vocabulary", "300", "--special", SPECIAL],
-                    ["tokenize", "text.txt", "--tokenizer", "words", "--out", "tokens.bin"]):
-        done = subprocess.run([keel, *command], cwd=folder, capture_output=True, text=True, check=False)
+    commands = [f"tokenizer train text.txt --out words --vocabulary 300 --special {SPECIAL}",
+                "tokenize text.txt --tokenizer words --out tokens.bin"]
+    for name, (_, keys) in FOLDERS.items():
+        commands += [f"train {keys} {SMALL} run=begun/{name}", f"get begun/{name} --format hf --out {name}"]
+    for command in commands:
+        done = subprocess.run([keel, *command.split()], cwd=folder, capture_output=True, text=True, check=False)
         if done.returncode:
-            raise SystemExit(f"{keel} {' '.join(command)}: {done.stderr.strip()}")
+            raise SystemExit(f"{keel} {command}: {done.stderr.strip()}")

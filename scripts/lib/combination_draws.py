@@ -2,7 +2,7 @@
 
 import random
 
-from combination_data import ENCODERS, TASKS
+from combination_data import ENCODERS, FOLDERS, TASKS
 
 STAGES = ("ddp", "zero1", "zero2", "zero3")
 OPTIMIZERS = """AdamW AdamW AdamW SGD Adam HFAdamW TFAdamW Adamax NAdam RAdam Adagrad Adadelta RMSprop Rprop ASGD Lion
@@ -66,6 +66,13 @@ FILE_OF = {"windows": "text.txt", "texts": "texts.tsv", "table": "table.csv"}
 
 
 def draw_transformer(draw, task):
+    folders = [name for name, (tasks, _) in FOLDERS.items() if task in tasks]
+    if folders and draw.happens(0.15):
+        draw.set("model.from", *folders)
+        draw.maybe(0.3, "model.weights", False)
+        draw.maybe(0.2, "model.recompute", True)
+        draw.maybe(0.3, "model.lora_rank", 2)
+        return
     encoder = task in ENCODERS
     if encoder:
         draw.set("model.type", "bert", "roberta", "distilbert", "electra")

@@ -3,6 +3,7 @@
 from combination_case import Case, Session, Side, Stop
 from combination_draws import (OF_AVERAGES, STAGES, Draw, draw_messages, draw_model, draw_optimizer, draw_precision,
                                draw_run, draw_schedule, draw_task)
+from combination_questions import draw_questions
 
 LAWS = ("stage", "stage", "residence", "residence", "resume", "resume", "resume", "details", "virtual", "virtual", "average",
         "plan", "kill", "kill", "ranks", "start")
@@ -124,24 +125,16 @@ class Drawing:
 
     def stops(self, count):
         last = self.keys["steps"] - 1
-        return [Stop(step, self.session(), self.draw.happens(0.15))
+        elsewhere = 0 if "early_stopping.patience" in self.keys else 0.15  # which needs the checkpoint that it names
+        return [Stop(step, self.session(), self.draw.happens(elsewhere))
                 for step in sorted(self.draw.sample(range(1, last + 1), min(count, last)))]
 
     def case(self):
         case = Case(self.number, self.law, self.task, Side(self.session()), Side(self.session()))
-        SIDES.get(self.law, lambda *_: None)(self, case)
-        keys = self.keys
-        # An evaluation of groups is a mean over their models, and codes of weights depend on the ranks (docs/comm.md).
-        if self.draw.happens(0.35) and "outer.type" not in keys and "sharding.weight_code" not in keys:
-            averages = [("ema.decay", "ema.evaluate", True), ("swa.start", "swa.evaluate", False)]
-            if not all(evaluates(keys, *average) for average in averages):
-                strategy = self.draw.choice([None, f"{self.draw.choice(STAGES)}-{self.precision}"])
-                case.checks["evaluate"] = (self.draw.choice([1, 2, 3]), strategy)
+        if self.law in SIDES:
+            SIDES[self.law](self, case)
+        case.checks.update(draw_questions(self.draw, case, self.precision))
         return case
-
-
-def evaluates(keys, average, key, default):
-    return bool(keys.get(average)) and keys.get(key, default)
 
 
 def relate_resumed(drawing, case):
@@ -159,7 +152,9 @@ def relate_killed(drawing, case):
     case.b.first.start = "threads"  # one process, which ends as a whole
     keys["checkpoint.every"] = draw.choice([1, 2])
     if draw.happens(0.5):
-        keys["checkpoint.memory_every"] = 1
+        keys["checkpoint.memory_every"] = draw.choice([1, 1, 2, 3])
+        if "checkpoint.best" not in keys:
+            keys["checkpoint.every"] = draw.choice([0, 3])
     if draw.happens(0.5):
         keys["checkpoint.async"] = True
 
