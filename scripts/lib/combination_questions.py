@@ -105,7 +105,9 @@ def ask_folder(runner, case, a, strategy):
     """A folder of Hugging Face's form is evaluated as the run that it was written from."""
     keys = case.a.sessions[-1].keys
     run, hub = a.run.name, f"{a.run.name}/hub"
-    sections = [line.replace(": ", "=", 1) for line in TASKS[case.task].splitlines()]
+    sections = [line.replace(": ", "=", 1) for line in TASKS[case.task].splitlines() if not line.startswith("task:")]
+    if case.task in ENCODERS:  # which the folder's config.json names, with its classes
+        sections.append("task.metrics=[accuracy, f1_macro]")
     data = settings({key: value for key, value in keys.items()
                      if key.startswith(("data.", "batch.", "eval.b", "seed"))})
     lines = [[runner.keel, "get", run, "--format", "hf", "--out", hub, "--force", *averaged(case, a)],
@@ -162,5 +164,8 @@ def draw_questions(draw, case, precision):
     if draw.happens(0.3) and same_weights and one_average and has_form and precision == "fp32":
         asked["folder"] = draw.choice(strategies)
     if draw.happens(0.1) and len(case.a.sessions) == 1 and "early_stopping.patience" not in keys:
-        asked["compare"] = draw.sample(strategies, 2)
+        # What lies in files may go together with some stages alone (docs/offload.md).
+        in_files = any(key.startswith("sharding.offload") for key in keys)
+        grouped = keys.get("sharding.group") and "outer.type" not in keys  # ddp has other bits then (docs/comm.md)
+        asked["compare"] = [keys["strategy"]] if in_files else draw.sample(strategies[1:] if grouped else strategies, 2)
     return asked
