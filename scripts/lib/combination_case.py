@@ -50,10 +50,11 @@ class Stop:
 
 @dataclass
 class Side:
-    """A training. `kills`: milliseconds after which a session is killed; one that is left alone goes on behind them."""
+    """A training. `ends`: signals that end sessions after so many milliseconds, as (milliseconds, signal); one that is left
+    alone goes on behind them."""
     first: Session
     stops: list = field(default_factory=list)
-    kills: list = field(default_factory=list)
+    ends: list = field(default_factory=list)
 
     @property
     def sessions(self):
@@ -61,9 +62,11 @@ class Side:
 
     def lines(self, keel, task, run):
         """The lines of bash that run it, each with the folder it writes, or None where its exit code does not count."""
-        resume = "auto" if self.kills else None
+        resume = "auto" if self.ends else None
         first = (self.first.saving_each_step() if self.stops else self.first).command(keel, task, run, resume)
-        lines = [(f"timeout -s KILL {milliseconds / 1000} {first}", None) for milliseconds in self.kills]
+        # Of a group of processes the launcher alone gets the signal.
+        lines = [(f"timeout --foreground -s {signal} {milliseconds / 1000} {first}", None)
+                 for milliseconds, signal in self.ends]
         lines.append((first, run))
         for number, stop in enumerate(self.stops):
             resume = "auto"

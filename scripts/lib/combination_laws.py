@@ -6,7 +6,7 @@ from combination_draws import (OF_AVERAGES, STAGES, Draw, draw_messages, draw_mo
 from combination_questions import draw_questions
 
 LAWS = ("stage", "stage", "residence", "residence", "resume", "resume", "resume", "details", "virtual", "virtual", "average",
-        "plan", "kill", "kill", "ranks", "start")
+        "plan", "kill", "kill", "signal", "ranks", "start")
 PLACES = ("device", "host", "file", "file")
 # What changes how a step is done, and no bit of its result; some keys need a stage or ranks of their own.
 DETAILS = {
@@ -148,7 +148,7 @@ def relate_virtual(drawing, case):
 
 def relate_killed(drawing, case):
     draw, keys = drawing.draw, case.b.first.keys
-    case.b.kills = [draw.randint(10, 160) for _ in range(draw.choice([1, 2, 3]))]
+    case.b.ends = [(draw.randint(10, 160), "KILL") for _ in range(draw.choice([1, 2, 3]))]
     case.b.first.start = "threads"  # one process, which ends as a whole
     keys["checkpoint.every"] = draw.choice([1, 2])
     if draw.happens(0.5):
@@ -157,6 +157,22 @@ def relate_killed(drawing, case):
             keys["checkpoint.every"] = draw.choice([0, 3])
     if draw.happens(0.5):
         keys["checkpoint.async"] = True
+
+
+def relate_asked(drawing, case):
+    """A session that is asked to end finishes its step and saves; the evaluation that is due in that step is left out."""
+    draw = drawing.draw
+    for session in case.sessions:
+        session.keys["eval.every"] = 0
+        for key in ("checkpoint.best", "early_stopping.patience"):
+            session.keys.pop(key, None)
+    case.excepted = {"evaluations"}
+    case.b.ends = [(draw.randint(30, 400), draw.choice(["TERM", "INT", "USR1"])) for _ in range(draw.choice([1, 2, 3]))]
+    case.b.first.start = draw.choice(["threads", "tcp", "mpi"])
+    if drawing.keys.get("outer.on_failure") == "drop" and case.b.first.start == "mpi":
+        case.b.first.start = "tcp"
+    if draw.happens(0.3):
+        case.b.first.keys["checkpoint.async"] = True
 
 
 def relate_averaged(drawing, case):
@@ -196,8 +212,8 @@ def relate_planned(drawing, case):
         case.checks["plan"] = ()
 
 
-SIDES = {"resume": relate_resumed, "virtual": relate_virtual, "kill": relate_killed, "average": relate_averaged,
-         "ranks": relate_ranks, "start": relate_started, "plan": relate_planned}
+SIDES = {"resume": relate_resumed, "virtual": relate_virtual, "kill": relate_killed, "signal": relate_asked,
+         "average": relate_averaged, "ranks": relate_ranks, "start": relate_started, "plan": relate_planned}
 
 
 def draw_case(number):

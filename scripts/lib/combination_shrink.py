@@ -18,10 +18,10 @@ def without_stop(case):
             yield smaller
 
 
-def without_kill(case):
-    for number in range(len(case.b.kills)):
+def without_signal(case):
+    for number in range(len(case.b.ends)):
         smaller = copy.deepcopy(case)
-        del smaller.b.kills[number]
+        del smaller.b.ends[number]
         yield smaller
 
 
@@ -65,7 +65,7 @@ def of_threads(case):
         yield smaller
 
 
-WAYS = (without_stop, without_kill, without_check, of_threads, of_one_strategy, without_key, without_key_of_one)
+WAYS = (without_stop, without_signal, without_check, of_threads, of_one_strategy, without_key, without_key_of_one)
 
 
 def shrunk(runner, case, verdict, seconds):
