@@ -12,7 +12,7 @@ TASKS = {
     "packed": f"task: {{type: language}}\ndata: {{{TEXT}, packing: true}}\n",
     "tokens": "task: {type: language}\ndata: {type: tokens, path: tokens.bin, validation: 0.1}\n",
     "mixture": "task: {type: language}\ndata: {type: mixture, tokenizer: byte, validation: 0.1, mixture: "
-               "[{path: text.txt, weight: 1}, {path: documents.jsonl, weight: 2}]}\n",
+               "[{path: text.txt}, {path: documents.jsonl}]}\n",
     "sums": "task: {type: language}\ndata: {type: addition, digits: 2}\neval: {samples: 24}\n",
     "masked": "task: {type: masked_language, masking: words, probability: 0.3}\n"
               "data: {type: text, path: text.txt, tokenizer: words, validation: 0.05}\n",

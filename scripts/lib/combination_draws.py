@@ -53,16 +53,39 @@ def draw_model(draw, task):
     draw.keys.update({"seed": draw.randint(1, 99), "steps": draw.randint(4, 10)})
     draw.set("batch.global", 8, 9, 12, 16, 24)
     draw.maybe(0.5, "batch.micro", 1, 2, 3, 4)
+    draw_data(draw, task)
+
+
+# task: keys of what it makes of its data, each with its values and how often it is drawn.
+OF_DATA = {
+    "texts": {"data.group_by_length": (True, 0.3), "data.pad_multiple": (4, 0.3), "data.tokenizer": ("words", 0.4),
+              "task.label_smoothing": (0.1, 0.3), "task.class_weights": ([1, 2, 0.5], 0.3)},
+    "words": {"data.group_by_length": (True, 0.3), "task.word_dropout": (0.2, 0.3), "task.label_smoothing": (0.1, 0.3)},
+    "masked": {"data.rows": ("documents", 0.4), "task.masking": ("budget", 0.3)},
+    "chats": {"data.packing": (False, 0.4), "data.long": ("skip", 0.4)},
+    "table": {"task.regularizers": ([{"head": "far", "type": "square", "weight": 0.01}], 0.3), "data.scale": ("none", 0.3)},
+    "mixture": {"data.stages": ([{"until": 2, "weights": [1, 0]}, {"weights": [1, 3]}], 0.5)},
+}
+# task: the file that is validated on by a name of its own.
+FILES = {"windows": "text.txt", "texts": "texts.tsv", "table": "table.csv"}
+
+
+def draw_data(draw, task):
+    for key, (value, probability) in OF_DATA.get(task, {}).items():
+        draw.maybe(probability, key, value)
     if task in ("packed", "table", "texts", "words", "chats"):
         draw.maybe(0.5, "data.last", "fewer", "join", "drop")
-    if task in ("windows", "packed", "tokens", "chats") and draw.happens(0.1):
+        if draw.keys.get("data.last") == "drop":
+            draw.maybe(0.3, "data.batches", 2)
+    if task == "mixture" and "data.stages" not in draw.keys:
+        draw.set("data.mixture", [{"path": "text.txt", "weight": 1}, {"path": "documents.jsonl", "weight": 2}])
+    if draw.keys.get("data.tokenizer") == "words":
+        draw.maybe(0.5, "task.word_dropout", 0.2)
+    if task in ("windows", "packed", "tokens") and draw.happens(0.1):
         draw.keys.update({"curriculum.type": "fixed_linear", "curriculum.steps": 4, "curriculum.min_length": 4,
                           "curriculum.multiple": 2})
-    if task in ("windows", "texts", "table") and draw.happens(0.15):
-        draw.set("data.sets", [{"name": "own", "path": f"{FILE_OF[task]}"}, {"name": "other", "path": f"{FILE_OF[task]}"}])
-
-
-FILE_OF = {"windows": "text.txt", "texts": "texts.tsv", "table": "table.csv"}
+    if task in FILES and draw.happens(0.15):
+        draw.set("data.sets", [{"name": "own", "path": FILES[task]}, {"name": "other", "path": FILES[task]}])
 
 
 def draw_transformer(draw, task):
@@ -206,7 +229,7 @@ def draw_messages(draw, ranks, groups_train_alone):
     kind = draw.random()
     if kind < 0.3:
         draw_compression(draw, ranks)
-    elif kind < 0.6 and groups_train_alone:
+    elif kind < 0.6 and groups_train_alone and keys["optimizer.type"] != "ScheduleFreeAdamW":
         draw_outer(draw, ranks)
     if ranks == 4 and "outer.type" not in keys and keys.get("gradient_compression.type") not in ("powersgd", "qgz"):
         draw.maybe(0.3, "sharding.group", 2)
@@ -229,8 +252,7 @@ def draw_compression(draw, ranks):
 
 def draw_outer(draw, ranks):
     keys = draw.keys
-    kinds = ["local_sgd", "diloco", "streaming_diloco", "sparse_loco", "demo"]
-    draw.set("outer.type", *(["local_sgd"] if keys["optimizer.type"] == "ScheduleFreeAdamW" else kinds))
+    draw.set("outer.type", "local_sgd", "diloco", "streaming_diloco", "sparse_loco", "demo")
     kind = keys["outer.type"]
     if kind != "demo":
         draw.set("outer.every", 1, 2, 3, 4)
@@ -257,6 +279,8 @@ def draw_run(draw):
     draw.set("eval.batches", 1, 2, 3)
     draw.set("checkpoint.every", 0, 1, 2, 3)
     keys.update({"log.every": 1, "threads": 1})
+    if draw.happens(0.12) and keys["optimizer.type"] != "LBFGS":
+        draw_device(draw)
     if "outer.type" not in keys:
         draw_averages(draw)
     if "data.sets" not in keys and draw.happens(0.1):
@@ -264,6 +288,14 @@ def draw_run(draw):
     draw.maybe(0.15, "eval.at_start", True)
     if keys["eval.every"] and "data.sets" not in keys:
         draw.maybe(0.08, "early_stopping.patience", 1)
+
+
+def draw_device(draw):
+    """A device, which the emulator of CUDA makes: small, as it takes its time."""
+    keys = draw.keys
+    keys.update({"device": "emulated", "steps": min(keys["steps"], 4), "batch.global": 8, "eval.batches": 1})
+    small = {"model.layers": 1, "model.width": 20, "model.block": 12, "model.trunk": TRUNKS[0]}
+    keys.update({key: value for key, value in small.items() if key in keys and keys[key] not in (40, 48)})
 
 
 def draw_averages(draw):

@@ -70,9 +70,13 @@ class Drawing:
         ranks = ranks or self.draw.choice(self.sizes)
         if not start:
             start = "threads" if self.draw.happens(0.9) or ranks > 4 else self.draw.choice(["tcp", "thread-ranks", "mpi"])
-        if start == "mpi" and self.keys.get("outer.on_failure") == "drop":
-            start = "tcp"  # With MPI all ranks end with any of them (docs/comm.md)
-        return Session(ranks, start, {**self.keys, **self.own_keys(ranks)})
+        return Session(ranks, self.possible(start), {**self.keys, **self.own_keys(ranks)})
+
+    def possible(self, start):
+        """Emulated devices are those of one process, and with MPI all ranks end with any of them (docs/comm.md)."""
+        if "device" in self.keys:
+            return "threads"
+        return "tcp" if start == "mpi" and self.keys.get("outer.on_failure") == "drop" else start
 
     def own_keys(self, ranks):
         """Stage, residences and details of one session."""
@@ -168,9 +172,7 @@ def relate_asked(drawing, case):
             session.keys.pop(key, None)
     case.excepted = {"evaluations"}
     case.b.ends = [(draw.randint(30, 400), draw.choice(["TERM", "INT", "USR1"])) for _ in range(draw.choice([1, 2, 3]))]
-    case.b.first.start = draw.choice(["threads", "tcp", "mpi"])
-    if drawing.keys.get("outer.on_failure") == "drop" and case.b.first.start == "mpi":
-        case.b.first.start = "tcp"
+    case.b.first.start = drawing.possible(draw.choice(["threads", "tcp", "mpi"]))
     if draw.happens(0.3):
         case.b.first.keys["checkpoint.async"] = True
 
@@ -202,9 +204,7 @@ def relate_ranks(drawing, case):
 
 def relate_started(drawing, case):
     case.a.first.start = "threads"
-    case.b.first.start = drawing.draw.choice(["tcp", "thread-ranks", "mpi"])
-    if drawing.keys.get("outer.on_failure") == "drop" and case.b.first.start == "mpi":
-        case.b.first.start = "tcp"
+    case.b.first.start = drawing.possible(drawing.draw.choice(["tcp", "thread-ranks", "mpi"]))
 
 
 def relate_planned(drawing, case):

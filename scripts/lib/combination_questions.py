@@ -5,7 +5,7 @@ Each question returns what is wrong, or nothing, and the line that shows it."""
 import json
 import shlex
 
-from combination_case import settings
+from combination_case import Session, settings
 from combination_data import ENCODERS, TASKS
 from combination_runs import ENDS_WELL
 
@@ -61,9 +61,10 @@ def numbers_in(value, name=""):
 def ask_plan(runner, case, a, _):
     """`keel plan` says the memory that the run has measured; bytes are what `keel compare` holds to the formulas."""
     session = case.a.first
-    keys = {key: value for key, value in session.keys.items() if key != "strategy"}
+    keys = {"device": "cpu", **session.keys}
+    del keys["strategy"]
     line = shlex.join([runner.keel, "plan", f"{case.task}.yaml", "-N", str(session.ranks), "--strat",
-                       session.keys["strategy"], "--json", "device=cpu", *settings(keys)])
+                       session.keys["strategy"], "--json", *settings(keys)])
     code, output = runner.call(line)
     if code != ENDS_WELL:
         return f"{code}: {output[-300:]}", line
@@ -140,8 +141,18 @@ def ask_comparison(runner, case, a, strategies):
     return "; ".join(different[:SHOWN]), line
 
 
-QUESTIONS = {"evaluate": ask_evaluation, "plan": ask_plan, "predict": ask_predictions, "generate": ask_texts,
-             "folder": ask_folder, "compare": ask_comparison}
+def ask_again(runner, case, a, _):
+    """Training from the configuration that a run has written repeats it."""
+    run = a.run.name
+    session = Session(case.a.first.ranks, case.a.first.start, {})
+    trained = session.command(runner.keel, f"{run}/config", f"{run}/again")
+    line = f"{trained} && cmp {run}/model.safetensors {run}/again/model.safetensors"
+    code, output = runner.call(line)
+    return "" if code == ENDS_WELL else f"{code}: {output[-300:]}", line
+
+
+QUESTIONS = {"again": ask_again, "evaluate": ask_evaluation, "plan": ask_plan, "predict": ask_predictions,
+             "generate": ask_texts, "folder": ask_folder, "compare": ask_comparison}
 
 
 def draw_questions(draw, case, precision):
@@ -155,12 +166,16 @@ def draw_questions(draw, case, precision):
     one_average = not (keys.get("ema.decay") and keys.get("ema.evaluate", True) and keys.get("swa.evaluate"))
     if draw.happens(0.35) and same_weights and one_average:
         asked["evaluate"] = (ranks, strategy)
+    if draw.happens(0.15) and len(case.a.sessions) == 1:
+        asked["again"] = ()
     if draw.happens(0.15) and "sharding.weight_code" not in keys:
         asked["predict"] = (ranks, strategy or strategies[3], draw.choice(strategies))
     if draw.happens(0.15) and "sharding.weight_code" not in keys and case.task not in (*ENCODERS, "table"):
         asked["generate"] = (ranks, strategy or strategies[3], draw.choice(strategies))
     # Adapters are added to the weights, which rounds, and GPT-2's form has biases (docs/hugging-face.md).
+    # A device sums in another order than the processor, on which a folder is evaluated.
     has_form = case.task in FOLDERS_ANSWER and "model.lora_rank" not in keys and keys.get("model.bias", True)
+    has_form = has_form and "device" not in keys
     if draw.happens(0.3) and same_weights and one_average and has_form and precision == "fp32":
         asked["folder"] = draw.choice(strategies)
     if draw.happens(0.1) and len(case.a.sessions) == 1 and "early_stopping.patience" not in keys:

@@ -13,6 +13,7 @@ LONGEST = 120  # seconds of a command; one that takes longer hangs
 BYTES = {"f64": 8, "i64": 8, "u64": 8, "f32": 4, "i32": 4, "u32": 4, "bf16": 2, "f16": 2, "u8": 1, "i8": 1}
 # Numbers of records that tell of time, memory and messages, and what a run has tried.
 MEASURED = re.compile(r"_per_s$|step_ms|elapsed_s|resident_bytes|exposed_ms|sent_bytes|peak_|device_bytes|tuned/|flops_util")
+EXPORTED = {"KEEL_EMULATED_DEVICES": "8"}  # a device for each rank, where device=emulated
 ENDS_WELL, BAD_INPUT, NOT_FINITE = 0, 2, 3
 
 
@@ -47,7 +48,7 @@ class Runner:
         self.memory = folder / "memory"
         self.memory.mkdir(exist_ok=True)
         (folder / "tmp").mkdir(exist_ok=True)
-        self.environment = {**os.environ, "TMPDIR": str(folder / "tmp"), "KEEL_MEMORY_FOLDER": str(self.memory)}
+        self.environment = {**os.environ, **EXPORTED, "TMPDIR": str(folder / "tmp"), "KEEL_MEMORY_FOLDER": str(self.memory)}
 
     def call(self, line):
         """(exit code or "hang", output) of a line of bash."""
