@@ -279,7 +279,7 @@ def draw_run(draw):
     draw.set("eval.batches", 1, 2, 3)
     draw.set("checkpoint.every", 0, 1, 2, 3)
     keys.update({"log.every": 1, "threads": 1})
-    if draw.happens(0.12) and keys["optimizer.type"] != "LBFGS":
+    if draw.happens(0.12) and keys["optimizer.type"] != "LBFGS" and "model.from" not in keys:
         draw_device(draw)
     if "outer.type" not in keys:
         draw_averages(draw)

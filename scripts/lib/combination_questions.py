@@ -110,7 +110,7 @@ def ask_folder(runner, case, a, strategy):
     if case.task in ENCODERS:  # which the folder's config.json names, with its classes
         sections.append("task.metrics=[accuracy, f1_macro]")
     data = settings({key: value for key, value in keys.items()
-                     if key.startswith(("data.", "batch.", "eval.b", "seed"))})
+                     if key.startswith(("data.", "task.", "batch.", "eval.b", "seed"))})
     lines = [[runner.keel, "get", run, "--format", "hf", "--out", hub, "--force", *averaged(case, a)],
              [runner.keel, "evaluate", hub, *sections, *data, "--json", f"{run}/evaluation.json", *shared(2, strategy)]]
     line = " && ".join(shlex.join(words) for words in lines)
