@@ -56,11 +56,23 @@ class Runner:
                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
         try:
             output, _ = process.communicate(timeout=LONGEST)
+            return process.returncode, output
         except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
             return "hang", ""
-        return process.returncode, output
+        finally:
+            if process.poll() is None:
+                self.end_all()
+                process.communicate()
+
+    def end_all(self):
+        """Ends all that was started here: ranks lead groups of their own, and have this folder in their environment."""
+        mark = f"KEEL_MEMORY_FOLDER={self.memory}\0".encode()
+        for place in Path("/proc").glob("[0-9]*"):
+            try:
+                if int(place.name) != os.getpid() and mark in (place / "environ").read_bytes():
+                    os.kill(int(place.name), signal.SIGKILL)
+            except OSError:  # it has ended, or is somebody else's
+                continue
 
     def side(self, side, task, run):
         """Its outcome: of the first session that fails, or of the last."""
