@@ -101,14 +101,9 @@ class Drawing:
         return own
 
     def fits(self, key, ranks):
-        measures = self.keys["optimizer.type"] == "LBFGS" or self.law == "plan" or ranks == 1
-        if key == "sharding.bucket":
-            return not measures
-        if key == "model.recompute":
-            return self.task != "table" or "model.trunk" in self.keys
-        if key == "checkpoint.every":
-            return self.law != "plan"
-        return True
+        if key == "sharding.bucket":  # auto measures steps of several ranks, and its memory is that of the largest size
+            return self.keys["optimizer.type"] != "LBFGS" and self.law != "plan" and ranks > 1
+        return key != "checkpoint.every" or self.law != "plan"
 
     def residences(self, strategy):
         """Where numbers lie, but for what docs/offload.md calls an error."""
