@@ -159,13 +159,8 @@ def relate_killed(drawing, case):
 
 
 def relate_asked(drawing, case):
-    """A session that is asked to end finishes its step and saves; the evaluation that is due in that step is left out."""
+    """A session that is asked to end finishes its step and saves."""
     draw = drawing.draw
-    for session in case.sessions:
-        session.keys["eval.every"] = 0
-        for key in ("checkpoint.best", "early_stopping.patience"):
-            session.keys.pop(key, None)
-    case.excepted = {"evaluations"}
     case.b.ends = [(draw.randint(30, 400), draw.choice(["TERM", "INT", "USR1"])) for _ in range(draw.choice([1, 2, 3]))]
     case.b.first.start = drawing.possible(draw.choice(["threads", "tcp", "mpi"]))
     if draw.happens(0.3):

@@ -178,7 +178,10 @@ def draw_questions(draw, case, precision):
     has_form = has_form and "device" not in keys
     if draw.happens(0.3) and same_weights and one_average and has_form and precision == "fp32":
         asked["folder"] = draw.choice(strategies)
-    if draw.happens(0.1) and len(case.a.sessions) == 1 and "early_stopping.patience" not in keys:
+    # A comparison has no averages of weights, and refuses to go without one that counts.
+    averages = keys.get("ema.decay") and keys.get("ema.evaluate", True) or keys.get("swa.start") and (
+        keys.get("swa.evaluate") or "swa.rate_factor" in keys)
+    if draw.happens(0.1) and len(case.a.sessions) == 1 and "early_stopping.patience" not in keys and not averages:
         # What lies in files may go together with some stages alone (docs/offload.md).
         in_files = any(key.startswith("sharding.offload") for key in keys)
         grouped = keys.get("sharding.group") and "outer.type" not in keys  # ddp has other bits then (docs/comm.md)
