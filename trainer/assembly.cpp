@@ -25,14 +25,6 @@
 namespace keel {
 namespace {
 
-DType dtype_of(Strategy::Precision precision) {
-  switch (precision) {
-    case Strategy::Precision::bf16: return DType::bf16;
-    case Strategy::Precision::fp16: return DType::f16;
-    default: return DType::f32;
-  }
-}
-
 std::vector<std::string_view> split_text(std::string_view text, char separator) {
   std::vector<std::string_view> parts;
   for (std::size_t begin = 0; begin <= text.size();) {
@@ -56,16 +48,6 @@ std::unique_ptr<Communicator> engine_ranks(const AlgorithmName& way, bool tunes,
   const bool is_standard = way.algorithm == "direct" && way.shared_memory;
   if (is_standard) return ranks.split(0, ranks.rank());
   return ranks.regroup({.algorithm = std::string(way.algorithm), .shared_memory = way.shared_memory});
-}
-
-std::optional<DType> dtype_of(ShardingConfig::Number number) {
-  switch (number) {
-    case ShardingConfig::Number::automatic: break;
-    case ShardingConfig::Number::fp32: return DType::f32;
-    case ShardingConfig::Number::bf16: return DType::bf16;
-    case ShardingConfig::Number::fp16: return DType::f16;
-  }
-  return std::nullopt;
 }
 
 // The rule, with the schedule's factor on the rate of each layer.
@@ -199,12 +181,6 @@ StepCurves scaled(const StepCurves& curves, double factor) {
   StepCurves all = curves;
   all.rates = from_values(curves.rates.context(), rates, curves.rates.shape(), Purpose::workspace);
   return all;
-}
-
-PrecisionPolicy precision_policy(const Config& config) {
-  PrecisionPolicy policy = PrecisionPolicy::of(dtype_of(config.strategy.precision));
-  if (const auto gradient = dtype_of(config.sharding.gradient)) policy.gradient = *gradient;
-  return policy;
 }
 
 ShardedOptions engine_options(const Config& config, std::int64_t micro_batches, Module& model) {
