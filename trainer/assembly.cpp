@@ -2,7 +2,6 @@
 #include "keel/trainer/config_keys.h"
 
 #include <algorithm>
-#include <optional>
 #include <set>
 #include <thread>
 #include <utility>
