@@ -24,6 +24,7 @@ struct PlannedPage {
   std::int64_t bytes() const { return elements * width; }
 };
 
+// Both walks, of which an optimizer that transforms no matrices has the first alone.
 inline constexpr WalkOf kWalks[] = {&WalkUses::update, &WalkUses::prepare};
 
 struct UnitPages {
@@ -34,6 +35,7 @@ struct UnitPages {
   WalkedUnit walked(WalkOf walk) const;
 };
 
+// What a rank's pages follow from.
 struct FileSite {
   std::span<const FlatBuffer> layout;
   std::span<const UnitSplit> units;

@@ -35,8 +35,8 @@ class Pager {
 
   PageFile& file() { return *file_; }
   std::int64_t piece() const { return piece_; }
-  // Bytes that one who reads a page once has of it at a time, in blocks of the file of so many bytes: no more than an
-  // update has, which needs four pieces of it.
+  // Bytes that one who reads a page once has of it at a time, in blocks of the file of so many bytes: half the budget
+  // at most, or one block.
   std::int64_t read_at_once(std::int64_t block) const {
     return std::max(block, std::min(budget_ / 2, kReadAtOnce) / block * block);
   }

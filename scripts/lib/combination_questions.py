@@ -19,18 +19,23 @@ PROMPTS = "prompts.txt"
 FOLDERS_ANSWER = ("windows", "packed", "tokens", "mixture", "texts", "words")
 
 
+def difference_from_training(runner, a, line):
+    """Runs a line that writes evaluation.json: where its numbers are not those that training has said of the last step."""
+    code, output = runner.call(line)
+    if code != ENDS_WELL:
+        return f"{code}: {output[-300:]}"
+    told = numbers_in(json.loads((a.run / "evaluation.json").read_text()))
+    wanted = {name: value for name, value in a.records[a.step].items() if is_evaluated(name)}
+    different = [f"{name}: {value} and {told.get(name)}" for name, value in wanted.items() if told.get(name) != value]
+    return "; ".join(different[:SHOWN])
+
+
 def ask_evaluation(runner, case, a, asked):
     """`keel evaluate` says what training has said of the same step, on any number of ranks and in any stage."""
     ranks, strategy = asked
     words = [runner.keel, "evaluate", a.run.name, "--json", f"{a.run.name}/evaluation.json"]
     line = shlex.join([*words, *averaged(case, a), *shared(ranks, strategy)])
-    code, output = runner.call(line)
-    if code != ENDS_WELL:
-        return f"{code}: {output[-300:]}", line
-    told = numbers_in(json.loads((a.run / "evaluation.json").read_text()))
-    wanted = {name: value for name, value in a.records[a.step].items() if is_evaluated(name)}
-    different = [f"{name}: {value} and {told.get(name)}" for name, value in wanted.items() if told.get(name) != value]
-    return "; ".join(different[:SHOWN]), line
+    return difference_from_training(runner, a, line), line
 
 
 def averaged(case, a):
@@ -114,13 +119,7 @@ def ask_folder(runner, case, a, strategy):
     lines = [[runner.keel, "get", run, "--format", "hf", "--out", hub, "--force", *averaged(case, a)],
              [runner.keel, "evaluate", hub, *sections, *data, "--json", f"{run}/evaluation.json", *shared(2, strategy)]]
     line = " && ".join(shlex.join(words) for words in lines)
-    code, output = runner.call(line)
-    if code != ENDS_WELL:
-        return f"{code}: {output[-300:]}", line
-    told = numbers_in(json.loads((a.run / "evaluation.json").read_text()))
-    wanted = {name: value for name, value in a.records[a.step].items() if is_evaluated(name)}
-    different = [f"{name}: {value} and {told.get(name)}" for name, value in wanted.items() if told.get(name) != value]
-    return "; ".join(different[:SHOWN]), line
+    return difference_from_training(runner, a, line), line
 
 
 def ask_comparison(runner, case, a, strategies):
