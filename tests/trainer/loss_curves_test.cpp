@@ -4,6 +4,7 @@
 
 #include "keel/runtime/stopwatch.h"
 #include "keel/trainer/compare.h"
+#include "tests/error_of.h"
 #include "tests/trainer/run_support.h"
 
 namespace keel {
@@ -58,6 +59,18 @@ TEST(LossCurves, AreTheLossesOfTrainWithThatSeedToTheBit) {
     if (i % 3 != 0) { EXPECT_NE(losses_of(curves[i]), losses_of(curves[i / 3 * 3])) << "than plain"; }
   }
   EXPECT_NE(losses_of(curves[0]), losses_of(curves[3])) << "another seed";
+}
+
+// A comparison has no averages: their evaluations would be other ones than those of the run.
+TEST(LossCurves, AreRefusedWhereEvaluationsAreOfAnAverageOfWeights) {
+  const TemporaryFolder place;
+  const auto refusal = [&](const std::string& average) {
+    return error_of([&] { curves_by(1, wishes_of(small_run(place, "run", {average}), {}), 2); });
+  };
+  for (const char* average : {"ema.decay=0.9", "swa={start: 2, evaluate: true}"})
+    EXPECT_NE(refusal(average).find("evaluations of this run are of an average"), std::string::npos) << average;
+  EXPECT_EQ(refusal("ema={decay: 0.9, evaluate: false}"), "");
+  EXPECT_EQ(refusal("swa={start: 2}"), "");
 }
 
 TEST(LossCurves, HaveTheBytesOfTheFormulasWithoutThoseOfEvaluations) {
