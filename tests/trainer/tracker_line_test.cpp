@@ -31,13 +31,19 @@ struct QueuedCalls {
     if (name == held) {
       is_held = true;
       changed.notify_all();
-      changed.wait(lock, [this] { return is_free; });
+      changed.wait(lock, [&] { return is_free || name != held; });
     }
     if (name == thrown) throw Error("no space left");
   }
   void wait_until_held() {
     std::unique_lock lock(mutex);
     EXPECT_TRUE(changed.wait_for(lock, std::chrono::minutes(1), [this] { return is_held; }));
+  }
+  void let_on_until(const std::string& name) {
+    const std::lock_guard lock(mutex);
+    held = name;
+    is_held = false;
+    changed.notify_all();
   }
   void let_on() {
     const std::lock_guard lock(mutex);
@@ -183,11 +189,12 @@ TEST_F(TrackerLines, AreToldOnceThatTheyHaveFailedAndThenEnd) {
 
 // Nothing waits of what a tracker that has failed does not get.
 TEST_F(TrackerLines, HaveNothingThatHasNotArrivedOnceTheyHaveFailed) {
-  calls->thrown = "a";
-  calls->held = "end(killed)";
+  calls->thrown = calls->held = "a";
   const auto one = line();
   for (const char* name : {"a", "b", "c"}) push(*one, name);
   one->ask_end(RunStatus::killed);
+  calls->wait_until_held();
+  calls->let_on_until("end(killed)");
   calls->wait_until_held();
   EXPECT_FALSE(ends_at_once(*one));
   EXPECT_EQ(news(*one), "tracker t: no space left\ntracker t: it has not ended in time and is left behind\n")
