@@ -229,6 +229,14 @@ std::string accumulation_note(const Sharded& engine) {
                 binary_size(static_cast<double>(largest)), " at most, and sends more");
 }
 
+CollectiveRoute collective_route(const ShardingConfig& sharding, bool on_device) {
+  using Nccl = CollectiveRoute::Nccl;
+  CollectiveRoute route{.algorithm = find_algorithm_name(sharding.algorithm).algorithm};
+  if (on_device && sharding.path != ShardingConfig::Path::host && why_no_nccl().empty())
+    route.nccl = sharding.order == ReduceOrder::fast ? Nccl::gathers_and_adds : Nccl::gathers;
+  return route;
+}
+
 DeviceCommunicator::DeviceCommunicator(const Config& config, const Context& context, Communicator& ranks)
     : ranks_(ranks) {
   if (ranks.size() == 1) return;

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "keel/dist/comm/collective_route.h"
 #include "keel/dist/comm/communicator.h"
 #include "keel/dist/parallel/sharded.h"
 #include "keel/optim/optimizer.h"
@@ -49,6 +50,9 @@ ShardedOptions engine_options(const Config& config, std::int64_t micro_batches, 
 
 // What whole gradients cost that stages 2 and 3 keep until a step's last micro-batch; empty: they keep none.
 std::string accumulation_note(const Sharded& engine);
+
+// By what the ranks of such a run exchange numbers, on a device or on processors.
+CollectiveRoute collective_route(const ShardingConfig& sharding, bool on_device);
 
 // The communicator that the engine uses: on processors the ranks' own; between GPUs NCCL, or copies through the
 // processors' memory.

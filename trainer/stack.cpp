@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "keel/dist/comm/algorithm_names.h"
 #include "keel/optim/optimizer.h"
 #include "keel/trainer/assembly.h"
 #include "keel/trainer/frozen_stack.h"
@@ -68,7 +67,7 @@ PlannedStack::PlannedStack(const Config& config, Module& model, int ranks, bool 
 
 RankPlan PlannedStack::plan(int rank) const {
   RankPlan plan = plan_rank(layout_, *optimizer_, options_, ranks_, rank, buffers_,
-                            find_algorithm_name(config_.sharding.algorithm).algorithm, is_on_device_);
+                            collective_route(config_.sharding, is_on_device_), is_on_device_);
   if (is_trained_) return plan;
   plan.memory.checkpoint = plan.owned = 0;  // it is not saved, and has no averages
   plan.saves = false;
@@ -78,7 +77,7 @@ RankPlan PlannedStack::plan(int rank) const {
 
 std::vector<TraceNode> PlannedStack::trace(int rank, std::int64_t tokens) const {
   return trace_step(layout_, *optimizer_, options_, ranks_, rank, tokens,
-                    find_algorithm_name(config_.sharding.algorithm).algorithm);
+                    collective_route(config_.sharding, is_on_device_));
 }
 
 RankPlan plan_stacks(const Config& config, const StackModels& models, int ranks, int rank, bool on_processor) {

@@ -8,6 +8,7 @@
 #include "keel/dist/comm/cuda/launch_order.h"
 #include "keel/dist/comm/cuda/nccl_collectives.h"
 #include "keel/dist/comm/cuda/nccl_group.h"
+#include "keel/dist/comm/elements_sent.h"
 #include "keel/dist/comm/history.h"
 #include "keel/runtime/device_api.h"
 
@@ -302,7 +303,7 @@ class NcclCommunicator : public Communicator {
     (near ? traffic_.inside_node : traffic_.between_nodes) += elements * static_cast<std::int64_t>(size_of(dtype));
   }
   void count_passed_on(const CollectiveShape& shape, CollectiveKind kind, const Collective& c) {
-    count((rank() + 1) % size(), cuda::elements_passed_on(shape, kind, c.peer), c.dtype());
+    count((rank() + 1) % size(), elements_passed_on(shape, kind, c.peer), c.dtype());
   }
 
   // Compares what ranks have asked for, at every k-th collective.

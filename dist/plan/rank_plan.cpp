@@ -72,6 +72,7 @@ StrategyCost plan_strategy(RankPlan& plan, std::span<const UnitSplit> units, con
     if (unit.trainable) numbers.push_back({unit.owned.count(), unit.owns_all() ? unit.ranks : 1});
   const StrategyCost cost = strategy.cost(numbers, place);
   plan.memory.optimizer += cost.state;
+  plan.memory.host += cost.host_state;
   plan.traffic.strategy = cost.sent;
   plan.traffic.strategy_steps = cost.every;
   return cost;
@@ -118,7 +119,7 @@ RankPlace check_planned(std::span<const FlatBuffer> layout, const Optimizer& opt
 }
 
 RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimizer, const ShardedOptions& options,
-                   int ranks, int rank, const BufferCount& buffers, std::string_view algorithm, bool on_device) {
+                   int ranks, int rank, const BufferCount& buffers, const CollectiveRoute& route, bool on_device) {
   on_device |= options.sharding != options.sharding.on_processor();
   const RankPlace place = check_planned(layout, optimizer, options, ranks, rank);
   PrecisionPolicy policy = options.policy;
@@ -200,11 +201,11 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
   for (const PlannedCollective& each : plan.collectives)
     (each.of_matrices     ? plan.traffic.matrices
      : each.of_parameters ? plan.traffic.gathers
-                          : plan.traffic.reductions) += SentBytes::on(each.axis, algorithm, place, rank).of(each);
+                          : plan.traffic.reductions) += SentBytes::on(each.axis, route, place, rank).of(each);
   // Those who decide a step together.
   const int deciders = place.ranks * place.summed_groups();
   const int told = deciders * place.virtual_ranks;
-  const SentBytes decider(algorithm, deciders, rank % deciders);
+  const SentBytes decider(route, deciders, rank % deciders);
   plan.traffic.control = decider.elements(CollectiveKind::all_gather, control_bytes(told));
   if (place.ranks > 1)
     plan.traffic.control += decider.elements(CollectiveKind::all_gather, told * 8 * measured_sums(layout, optimizer));
@@ -218,9 +219,9 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
   plan.traffic.control +=
       decider.elements(CollectiveKind::all_gather, told * kNumber * (buffers.moving_numbers + buffers.moving_buffers));
   const bool has_strategy = !place.sums_groups && place.groups > 1;
-  const StrategyCost strategy =
-      has_strategy ? plan_strategy(plan, units, *options.strategy(), {place.groups, rank / place.ranks, algorithm})
-                   : StrategyCost{};
+  const StrategyCost strategy = has_strategy ? plan_strategy(plan, units, *options.strategy(),
+                                                             {place.groups, rank / place.ranks, route, offloads})
+                                             : StrategyCost{};
   plan.memory.gradient += plan.memory.undelivered + plan.memory.partial_sums;
   plan.memory.file = files.room;
   plan.traffic.file_read = files.read;
@@ -228,7 +229,7 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
   plan.traffic.offload += files.moved;
   if (sharding.pages() && ranks > 1)
     plan.traffic.control +=
-        2 * SentBytes(algorithm, ranks, rank)
+        2 * SentBytes(route, ranks, rank)
                 .elements(CollectiveKind::all_gather, ranks * static_cast<std::int64_t>(sizeof(int)));
   if (ranks > 1 || sharding.pages()) {
     ShardedOptions walked = options;
@@ -252,7 +253,7 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
   // By an update. What a strategy leads to is shared when it has ended, and what it holds is there until then.
   TierPeaks held;
   if (!sharding.pages()) held = {shared, gradients};
-  held = held | TierPeaks{strategy.at_once, 0};
+  held = held | TierPeaks{strategy.at_once, strategy.host_at_once};
   for (std::size_t i = 0; i < batches.size(); ++i) {
     TierPeaks matrices, moving;
     if (!deals.empty()) {

@@ -116,13 +116,12 @@ RankPlace check_planned(std::span<const FlatBuffer> layout, const Optimizer& opt
 // plan assumes what a transformer does: inside the root's forward pass the units follow in the order of the layout,
 // backward takes them in reverse, and it reads the parameters of each. A model whose first unit needs no gradient of
 // its input may gather that unit once less where nothing is prefetched; where activations are recomputed, no last unit
-// is kept. The optimizer counts as offloaded where the options say so, whatever the device. `algorithm` is the
-// communicator's (keel/dist/comm/algorithms.h); the bytes of all but "direct" are read off their schedules. Where an
-// engine tries settings, memory is that of the largest one. `on_device`: the model computes on a device, as it does
-// where the options leave something to the processor; what lies in files passes through the processor's memory. Throws
-// an Error where a gradient is kept as rows: memory and bytes then follow from the data.
+// is kept. The optimizer counts as offloaded where the options say so, whatever the device. `route` is the
+// communicator's. Where an engine tries settings, memory is that of the largest one. `on_device`: the model computes on
+// a device, as it does where the options leave something to the processor; what lies in files passes through the
+// processor's memory. Throws an Error where a gradient is kept as rows: memory and bytes then follow from the data.
 RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimizer, const ShardedOptions& options,
-                   int ranks, int rank, const BufferCount& buffers = {}, std::string_view algorithm = "direct",
+                   int ranks, int rank, const BufferCount& buffers = {}, const CollectiveRoute& route = {},
                    bool on_device = false);
 
 }  // namespace keel

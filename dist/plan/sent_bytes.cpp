@@ -4,14 +4,14 @@
 
 namespace keel {
 
-SentBytes SentBytes::on(Axis axis, std::string_view algorithm, const RankPlace& place, int rank) {
+SentBytes SentBytes::on(Axis axis, const CollectiveRoute& route, const RankPlace& place, int rank) {
   switch (axis) {
-    case Axis::replicas: return {algorithm, place.groups, rank / place.ranks};
-    case Axis::inside: return {algorithm, place.subgroup, place.rank % place.subgroup};
-    case Axis::across: return {algorithm, place.ranks / place.subgroup, place.rank / place.subgroup};
+    case Axis::replicas: return {route, place.groups, rank / place.ranks};
+    case Axis::inside: return {route, place.subgroup, place.rank % place.subgroup};
+    case Axis::across: return {route, place.ranks / place.subgroup, place.rank / place.subgroup};
     case Axis::shards: break;
   }
-  return {algorithm, place.ranks, place.rank};
+  return {route, place.ranks, place.rank};
 }
 
 std::int64_t SentBytes::of(const PlannedCollective& c) const {
@@ -22,7 +22,7 @@ std::int64_t SentBytes::of(const PlannedCollective& c) const {
 std::int64_t SentBytes::elements(CollectiveKind kind, std::int64_t count) const {
   CollectiveShape shape = shape_;
   shape.count = count;
-  return elements_sent(algorithm_, kind, shape);
+  return elements_sent(route_, kind, shape);
 }
 
 }  // namespace keel

@@ -1,10 +1,10 @@
 #pragma once
-// What one rank sends for a planned collective, read off the algorithm's schedule.
+// What one rank sends for a planned collective.
 
 #include <cstdint>
-#include <string_view>
 
 #include "keel/dist/comm/algorithms.h"
+#include "keel/dist/comm/collective_route.h"
 #include "keel/dist/parallel/planned_collective.h"
 #include "keel/dist/parallel/rank_groups.h"
 
@@ -12,18 +12,17 @@ namespace keel {
 
 class SentBytes {
  public:
-  // Of rank `rank` of so many. The Error of find_algorithm().
-  SentBytes(std::string_view algorithm, int ranks, int rank)
-      : algorithm_(find_algorithm(algorithm)), shape_{.rank = rank, .size = ranks} {}
+  // Of rank `rank` of so many.
+  SentBytes(const CollectiveRoute& route, int ranks, int rank) : route_(route), shape_{.rank = rank, .size = ranks} {}
   // Of rank `rank` of all, among those on an axis.
-  static SentBytes on(Axis axis, std::string_view algorithm, const RankPlace& place, int rank);
+  static SentBytes on(Axis axis, const CollectiveRoute& route, const RankPlace& place, int rank);
 
   std::int64_t of(const PlannedCollective& collective) const;
-  // Elements, of a collective of `count` of them.
+  // Elements, of a collective of `count` of them. Throws the Errors of elements_sent().
   std::int64_t elements(CollectiveKind kind, std::int64_t count) const;
 
  private:
-  const Algorithm& algorithm_;
+  CollectiveRoute route_;
   CollectiveShape shape_;
 };
 

@@ -163,7 +163,7 @@ class Tracer {
 
 std::vector<TraceNode> trace_step(std::span<const FlatBuffer> layout, const Optimizer& optimizer,
                                   const ShardedOptions& options, int ranks, int rank, std::int64_t tokens,
-                                  std::string_view algorithm) {
+                                  const CollectiveRoute& route) {
   const RankPlace place = check_planned(layout, optimizer, options, ranks, rank);
   const std::vector<UnitSplit> units = split_units(layout, options, place);
   Tracer tracer(layout, units, tokens);
@@ -174,7 +174,7 @@ std::vector<TraceNode> trace_step(std::span<const FlatBuffer> layout, const Opti
   std::vector<TraceNode> nodes = tracer.take();
   for (TraceNode& node : nodes)
     if (node.kind == Kind::collective)
-      node.sent = SentBytes::on(node.collective.axis, algorithm, place, rank).of(node.collective);
+      node.sent = SentBytes::on(node.collective.axis, route, place, rank).of(node.collective);
   return nodes;
 }
 

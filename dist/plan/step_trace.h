@@ -29,10 +29,10 @@ struct TraceNode {
 // A step after the first, in the order in which the rank asks: gathers ahead of the passes that need them, reductions
 // after the passes that complete gradients, the update, and the parameters that are sent after it. With an optimizer
 // that needs a closure it is one evaluation. It leaves out messages of a few bytes (TrafficPlan::control), copies of an
-// offloaded optimizer, and activations. `layout`, `algorithm` and errors are those of plan_rank(); `tokens` is for a
+// offloaded optimizer, and activations. `layout`, `route` and errors are those of plan_rank(); `tokens` is for a
 // micro-batch.
 std::vector<TraceNode> trace_step(std::span<const FlatBuffer> layout, const Optimizer& optimizer,
                                   const ShardedOptions& options, int ranks, int rank, std::int64_t tokens,
-                                  std::string_view algorithm = "direct");
+                                  const CollectiveRoute& route = {});
 
 }  // namespace keel

@@ -62,20 +62,23 @@ void ChunkStrategy::exchange(std::vector<ChunkPayloads>& payloads) const {
 
 StrategyCost ChunkStrategy::cost(std::span<const StrategyNumbers> units, const StrategyPlace& place) const {
   constexpr std::int64_t kWidth = 4;  // bytes of fp32
-  const Algorithm& algorithm = find_algorithm(place.algorithm);
+  const bool on_host = place.weights_on_host && tensors_.by_weights;
   StrategyCost cost{.every = every_};
-  std::int64_t payloads = 0, working = 0;
+  std::int64_t payloads = 0, taking_out = 0, using_means = 0;
   for (const StrategyNumbers& unit : units) {
-    const std::int64_t chunks = chunks_.count(unit);
-    cost.state += tensors_.kept * kWidth * unit.count;
-    cost.held += tensors_.held * kWidth * unit.count;
+    const std::int64_t chunks = chunks_.count(unit), numbers = kWidth * unit.count;
+    (on_host ? cost.host_state : cost.state) += tensors_.kept * numbers;
+    cost.held += tensors_.held * numbers;
+    const std::int64_t working = kWidth * chunks * chunks_.length, moved = tensors_.moved * numbers;
+    if (on_host) cost.host_at_once = std::max(cost.host_at_once, moved);
+    taking_out = std::max(taking_out, payloads + working + moved);
+    using_means = std::max(using_means, working + (on_host ? 0 : moved));
     const std::int64_t payload = chunks * codec_.bytes(chunks_.length);
     payloads += payload;
-    cost.sent += elements_sent(algorithm, CollectiveKind::all_gather,
+    cost.sent += elements_sent(place.route, CollectiveKind::all_gather,
                                {.rank = place.group, .size = place.groups, .count = place.groups * payload});
-    working = std::max(working, kWidth * (chunks * chunks_.length + tensors_.moved * unit.count));
   }
-  cost.at_once = cost.held + (place.groups + 1) * payloads + working;
+  cost.at_once = cost.held + std::max(taking_out, (place.groups + 1) * payloads + using_means);
   return cost;
 }
 

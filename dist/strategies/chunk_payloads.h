@@ -56,9 +56,10 @@ class ChunkStrategy : public CommunicationStrategy {
  protected:
   // Tensors in fp32, each as large as a unit.
   struct Tensors {
-    int kept = 0;   // of each unit, from step to step
-    int held = 0;   // of each unit, from an exchange until the step has ended
-    int moved = 0;  // of one unit, beside the chunks that are its mean
+    int kept = 0;             // of each unit, from step to step
+    bool by_weights = false;  // where these lie, and otherwise where gradients do
+    int held = 0;             // of each unit, from an exchange until the step has ended
+    int moved = 0;            // of one unit, beside the chunks that are its mean
   };
   // `every`: steps between two exchanges.
   ChunkStrategy(std::int64_t chunk, const Codec& codec, std::int64_t every, const Tensors& tensors)

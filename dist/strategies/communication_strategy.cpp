@@ -8,11 +8,10 @@ namespace keel {
 StrategyCost cost_of_sums(std::span<const StrategyNumbers> units, const StrategyPlace& place, std::int64_t every,
                           int kept) {
   constexpr std::int64_t kWidth = 4;  // bytes of fp32
-  const Algorithm& algorithm = find_algorithm(place.algorithm);
   StrategyCost cost{.every = every};
   for (const auto& [count, shards] : units) {
-    cost.state += kept * kWidth * count;
-    cost.sent += kWidth * elements_sent(algorithm, CollectiveKind::all_reduce,
+    (place.weights_on_host ? cost.host_state : cost.state) += kept * kWidth * count;
+    cost.sent += kWidth * elements_sent(place.route, CollectiveKind::all_reduce,
                                         {.rank = place.group, .size = place.groups, .count = count});
   }
   return cost;

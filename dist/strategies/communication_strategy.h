@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "keel/dist/comm/collective_route.h"
 #include "keel/dist/comm/communicator.h"
 #include "keel/optim/optimizer.h"
 
@@ -50,10 +51,11 @@ struct StrategyState {
   bool of_group = false;  // each group has other numbers; otherwise all have the same
 };
 
-// Where a rank stands among groups, and by which algorithm of collectives (keel/dist/comm/algorithms.h) they exchange.
+// Where a rank stands among groups, and by what they exchange.
 struct StrategyPlace {
   int groups = 1, group = 0;
-  std::string_view algorithm = "direct";
+  CollectiveRoute route = {};
+  bool weights_on_host = false;  // StrategyUnit::weights, for a device
 };
 
 // What a strategy needs, on one rank.
@@ -63,6 +65,8 @@ struct StrategyCost {
   std::int64_t every = 1;
   // Bytes of Purpose::bucket: the most at a time while it works, and the part that is there until the step has ended.
   std::int64_t at_once = 0, held = 0;
+  // Where weights are on the host: what is kept there, and the most of Purpose::bucket. Not in `state` and `at_once`.
+  std::int64_t host_state = 0, host_at_once = 0;
 };
 
 class CommunicationStrategy {
@@ -105,7 +109,7 @@ class CommunicationStrategy {
 };
 
 // Of a strategy that all-reduces every number of its units in fp32 once in `every` steps, and keeps so many fp32
-// tensors of them.
+// tensors of them beside the weights.
 StrategyCost cost_of_sums(std::span<const StrategyNumbers> units, const StrategyPlace& place, std::int64_t every,
                           int kept);
 

@@ -116,14 +116,16 @@ class OuterSteps : public CommunicationStrategy {
   }
 
   StrategyCost cost(std::span<const StrategyNumbers> units, const StrategyPlace& place) const override {
-    const int kept = 1 + (options_.momentum > 0 ? 1 : 0) + (options_.delay > 0 ? 1 : 0) + (keeps_part() ? 1 : 0);
-    StrategyCost cost = cost_of_sums(units, place, options_.every, kept);
-    cost.at_once = most_at_once(units);
+    StrategyCost cost = cost_of_sums(units, place, options_.every, 1 + (options_.momentum > 0 ? 1 : 0));
+    for (const StrategyNumbers& unit : units)
+      cost.state += ((options_.delay > 0 ? 1 : 0) + (keeps_part() ? 1 : 0)) * kWidth * unit.count;
+    count_at_once(cost, units, place.weights_on_host);
     return cost;
   }
 
  private:
   static constexpr DType kWide = DType::f32;
+  static constexpr std::int64_t kWidth = 4;  // of its bytes
   static constexpr Purpose kKept = Purpose::optimizer;
   static constexpr std::int64_t kNever = -1;
 
@@ -143,23 +145,26 @@ class OuterSteps : public CommunicationStrategy {
   std::vector<int> deal(const std::vector<std::int64_t>& sizes) const {
     return deal_by_cost(sizes, static_cast<int>(options_.fragments));
   }
-  // Bytes of the means that have come of a fragment's units and are not used yet, where no step lies in between, with
-  // the gradient of one, or of that with a copy beside it.
-  std::int64_t most_at_once(std::span<const StrategyNumbers> units) const {
-    constexpr std::int64_t kWidth = 4;
+  // The means that have come of a fragment's units and are not used yet, where no step lies in between, with the
+  // gradient of one, or of that with a copy beside it.
+  void count_at_once(StrategyCost& cost, std::span<const StrategyNumbers> units, bool weights_on_host) const {
     std::vector<std::int64_t> sizes;
-    for (const StrategyNumbers& unit : units) sizes.push_back(unit.count);
+    for (const StrategyNumbers& unit : units) sizes.push_back(kWidth * unit.count);
     const std::vector<int> fragments = deal(sizes);
     const bool copies = options_.blend < 1 || (options_.momentum > 0 && options_.nesterov);
     std::vector<std::int64_t> waiting(static_cast<std::size_t>(options_.fragments));  // from the last unit on
-    std::int64_t most = 0;
     for (std::size_t i = sizes.size(); i-- > 0;) {
       std::int64_t& after = waiting[static_cast<std::size_t>(fragments[i])];
       const std::int64_t others = options_.repeats && options_.delay == 0 ? after : 0;
-      most = std::max(most, others + (options_.delay == 0 || copies ? 2 : 1) * sizes[i]);
+      const int with_weights = copies ? 2 : 1;
+      if (weights_on_host) {
+        cost.at_once = std::max(cost.at_once, others + sizes[i]);
+        cost.host_at_once = std::max(cost.host_at_once, with_weights * sizes[i]);
+      } else {
+        cost.at_once = std::max(cost.at_once, others + (options_.delay == 0 ? 2 : with_weights) * sizes[i]);
+      }
       after += sizes[i];
     }
-    return kWidth * most;
   }
   static void wait(Unit& own) { std::exchange(own.sum, {}).wait(); }
   // Otherwise its ranks are not there any more.

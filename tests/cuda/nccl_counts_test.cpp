@@ -1,5 +1,6 @@
 // Collectives between devices whose parts differ in length.
 
+#include "keel/dist/comm/elements_sent.h"
 #include "keel/dist/comm/schedule.h"
 #include "tests/cuda/nccl_ranks.h"
 
@@ -81,6 +82,37 @@ TEST_F(NcclCounts, GiveWhatProcessorsGiveToARootAndByCounts) {
               }
           },
           {.nccl = {.order = order, .check_every = 1}});
+}
+
+// By every algorithm, in both orders of sums, of counts that ranks divide and others.
+TEST_F(NcclCounts, SendWhatAPlanCounts) {
+  for (int n = 2; n <= most(); ++n)
+    for (const Algorithm* algorithm : algorithms())
+      for (const ReduceOrder order : {ReduceOrder::written, ReduceOrder::fast})
+        on_devices(n,
+                   [&](const DeviceRank& own) {
+                     using Nccl = CollectiveRoute::Nccl;
+                     const CollectiveRoute route{algorithm->name,
+                                                 order == ReduceOrder::fast ? Nccl::gathers_and_adds : Nccl::gathers};
+                     for (const std::int64_t count : {0, 1, 12, 13, 3'001}) {
+                       const Tensor whole = zeros(own.context, {count});
+                       const Tensor shard = zeros(own.context, {part({0, count}, n, own.rank()).count()});
+                       const auto expect = [&](CollectiveKind kind, const auto& ask) {
+                         const std::int64_t before = own.devices.traffic().sent();
+                         ask().wait();
+                         EXPECT_EQ(own.devices.traffic().sent() - before,
+                                   4 * elements_sent(route, kind, {.rank = own.rank(), .size = n, .count = count}))
+                             << algorithm->name << ' ' << name_of(kind) << " of " << count << " by " << n;
+                       };
+                       expect(CollectiveKind::all_reduce, [&] { return own.devices.all_reduce(whole); });
+                       expect(CollectiveKind::reduce_scatter, [&] { return own.devices.reduce_scatter(whole, shard); });
+                       expect(CollectiveKind::all_gather, [&] { return own.devices.all_gather(shard, whole); });
+                       if (count % n != 0) continue;
+                       expect(CollectiveKind::all_to_all,
+                              [&] { return own.devices.all_to_all(whole, zeros(own.context, {count})); });
+                     }
+                   },
+                   {.nccl = {.algorithm = std::string(algorithm->name), .order = order}});
 }
 
 }  // namespace

@@ -36,7 +36,7 @@ class ResidenceOnDevice : public NcclRanks {
           options.scratch_file = [](const std::string&) { return std::make_unique<FaultyFile>(); };
           const auto make = [&] { return make_elementwise("test", {.settings = settings, .weight_decay = 0.01}); };
           const RankPlan plan =
-              plan_rank(lay_out(planned, ranks), *make(), options, ranks, own.rank(), {}, "direct", /*on_device=*/true);
+              plan_rank(lay_out(planned, ranks), *make(), options, ranks, own.rank(), {}, {}, /*on_device=*/true);
           Sharded engine(net, own.context, own.devices, make(), options);
           std::int64_t moved = 0;
           PageTraffic before;

@@ -164,19 +164,4 @@ void queue_messages(const NcclRank& own, std::span<const Collective> messages) {
   });
 }
 
-std::int64_t elements_passed_on(const CollectiveShape& shape, CollectiveKind kind, int root) {
-  if (shape.size == 1) return 0;
-  const int next = (shape.rank + 1) % shape.size;
-  const Cut cut(shape.count, shape.size, shape.counts);
-  const auto all_but = [&](int rank) { return shape.count - cut.of(rank).count(); };
-  switch (kind) {
-    case CollectiveKind::reduce_scatter: return all_but(shape.rank);
-    case CollectiveKind::all_gather: return all_but(next);
-    case CollectiveKind::all_reduce: return all_but(shape.rank) + all_but(next);
-    case CollectiveKind::reduce: return shape.rank == root ? 0 : shape.count;
-    case CollectiveKind::broadcast: return next == root ? 0 : shape.count;
-    default: return 0;
-  }
-}
-
 }  // namespace keel::cuda

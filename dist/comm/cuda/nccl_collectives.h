@@ -30,8 +30,4 @@ void queue_broadcast(const NcclRank& own, const Tensor& x, int root);
 // Queues sends and receives that are under way together; between two ranks the k-th send meets the k-th receive.
 void queue_messages(const NcclRank& own, std::span<const Collective> messages);
 
-// Elements that a rank sends to the next one where NCCL passes them around in a ring, as it does by default.
-// `shape.count` is that of the whole tensor.
-std::int64_t elements_passed_on(const CollectiveShape& shape, CollectiveKind kind, int root);
-
 }  // namespace keel::cuda
