@@ -75,7 +75,8 @@ void Sharded::share_by_strategy() {
   for (std::size_t i = 0; i < units_.size(); ++i) {
     const ShardUnit& unit = *units_[i];
     if (!unit.trainable()) continue;
-    for (const StrategyState& state : strategy_->state(strategy_units_[i])) unit.clear_gaps(state.values);
+    for (const StrategyState& state : strategy_->state(strategy_units_[i]))
+      if (!state.travels) unit.clear_gaps(state.values);
     if (adopts) {
       unit.clear_gaps(unit.parameters().own_weights());
       units_[i]->parameters().adopt_weights();

@@ -78,6 +78,17 @@ StrategyCost plan_strategy(RankPlan& plan, std::span<const UnitSplit> units, con
   return cost;
 }
 
+// Of the first group all states, and how many steps there were; of others their own, and what counts their steps.
+std::int64_t saved_strategy(const StrategyCost& strategy, std::span<const FlatBuffer> layout,
+                            std::span<const UnitSplit> units, bool in_first_group) {
+  std::int64_t trained = 0;
+  for (std::size_t i = 0; i < units.size(); ++i)
+    if (units[i].trainable) trained += count_parameters(layout[i], units[i].owned);
+  const int tensors = in_first_group ? strategy.saved : strategy.saved_of_group, steps = in_first_group ? 1 : 5;
+  return tensors * trained * static_cast<std::int64_t>(sizeof(float)) +
+         steps * static_cast<std::int64_t>(sizeof(double));
+}
+
 }  // namespace
 
 std::vector<MatrixDeal> plan_matrices(std::span<const FlatBuffer> layout, const Optimizer& optimizer,
@@ -149,8 +160,11 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
   std::int64_t shared = 0;     // buffers in which updated weights travel, the most of a unit
   std::int64_t at_start = 0;   // those in which frozen weights do, before there is anything else
   std::int64_t gradients = 0;  // that have come to the processor
-  // As Sharded::holds_parts().
-  const bool saves = plan.saves = rank < place.ranks && (kShardingStages[sharding.stage].optimizer || rank == 0);
+  const bool has_strategy = !place.sums_groups && place.groups > 1;
+  // As Sharded::holds_parts() and holds_group_parts(). Groups with a strategy have weights of their own.
+  const bool saves_group = kShardingStages[sharding.stage].optimizer || place.rank == 0;
+  plan.saves = saves_group && rank < place.ranks;
+  const bool saves = plan.saves || (saves_group && has_strategy);
   for (std::size_t i = 0; i < units.size(); ++i) {
     const UnitSplit& unit = units[i];
     const std::int64_t value_bytes = width_of(unit.values), gradient_bytes = width_of(unit.gradient);
@@ -218,10 +232,11 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
   if (rank == 0) plan.memory.checkpoint += kNumber * buffers.numbers;
   plan.traffic.control +=
       decider.elements(CollectiveKind::all_gather, told * kNumber * (buffers.moving_numbers + buffers.moving_buffers));
-  const bool has_strategy = !place.sums_groups && place.groups > 1;
-  const StrategyCost strategy = has_strategy ? plan_strategy(plan, units, *options.strategy(),
-                                                             {place.groups, rank / place.ranks, route, offloads})
-                                             : StrategyCost{};
+  StrategyCost strategy;
+  if (has_strategy) {
+    strategy = plan_strategy(plan, units, *options.strategy(), {place.groups, rank / place.ranks, route, offloads});
+    if (saves) plan.memory.checkpoint += saved_strategy(strategy, layout, units, rank < place.ranks);
+  }
   plan.memory.gradient += plan.memory.undelivered + plan.memory.partial_sums;
   plan.memory.file = files.room;
   plan.traffic.file_read = files.read;

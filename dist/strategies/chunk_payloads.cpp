@@ -63,7 +63,7 @@ void ChunkStrategy::exchange(std::vector<ChunkPayloads>& payloads) const {
 StrategyCost ChunkStrategy::cost(std::span<const StrategyNumbers> units, const StrategyPlace& place) const {
   constexpr std::int64_t kWidth = 4;  // bytes of fp32
   const bool on_host = place.weights_on_host && tensors_.by_weights;
-  StrategyCost cost{.every = every_};
+  StrategyCost cost{.every = every_, .saved = tensors_.kept, .saved_of_group = tensors_.of_group};
   std::int64_t payloads = 0, taking_out = 0, using_means = 0;
   for (const StrategyNumbers& unit : units) {
     const std::int64_t chunks = chunks_.count(unit), numbers = kWidth * unit.count;

@@ -57,6 +57,7 @@ class ChunkStrategy : public CommunicationStrategy {
   // Tensors in fp32, each as large as a unit.
   struct Tensors {
     int kept = 0;             // of each unit, from step to step
+    int of_group = 0;         // of these, such as each group has of its own
     bool by_weights = false;  // where these lie, and otherwise where gradients do
     int held = 0;             // of each unit, from an exchange until the step has ended
     int moved = 0;            // of one unit, beside the chunks that are its mean

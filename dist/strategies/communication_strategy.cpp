@@ -8,7 +8,7 @@ namespace keel {
 StrategyCost cost_of_sums(std::span<const StrategyNumbers> units, const StrategyPlace& place, std::int64_t every,
                           int kept) {
   constexpr std::int64_t kWidth = 4;  // bytes of fp32
-  StrategyCost cost{.every = every};
+  StrategyCost cost{.every = every, .saved = kept};
   for (const auto& [count, shards] : units) {
     (place.weights_on_host ? cost.host_state : cost.state) += kept * kWidth * count;
     cost.sent += kWidth * elements_sent(place.route, CollectiveKind::all_reduce,

@@ -49,6 +49,7 @@ struct StrategyState {
   std::string_view name;
   Tensor values;
   bool of_group = false;  // each group has other numbers; otherwise all have the same
+  bool travels = false;   // it is under way, and nobody touches it before settle()
 };
 
 // Where a rank stands among groups, and by what they exchange.
@@ -67,6 +68,8 @@ struct StrategyCost {
   std::int64_t at_once = 0, held = 0;
   // Where weights are on the host: what is kept there, and the most of Purpose::bucket. Not in `state` and `at_once`.
   std::int64_t host_state = 0, host_at_once = 0;
+  // Tensors in fp32 that state() has of each unit, and those of them that each group has of its own.
+  int saved = 0, saved_of_group = 0;
 };
 
 class CommunicationStrategy {
@@ -109,7 +112,7 @@ class CommunicationStrategy {
 };
 
 // Of a strategy that all-reduces every number of its units in fp32 once in `every` steps, and keeps so many fp32
-// tensors of them beside the weights.
+// tensors of them beside the weights, which state() has.
 StrategyCost cost_of_sums(std::span<const StrategyNumbers> units, const StrategyPlace& place, std::int64_t every,
                           int kept);
 

@@ -27,7 +27,7 @@ class FastComponents : public ChunkStrategy {
  public:
   explicit FastComponents(const FastComponentsOptions& options)
       : ChunkStrategy(options.chunk, {.kind = Codec::Kind::top_k, .number = options.keep}, /*every=*/1,
-                      {.kept = 1, .held = 1}),
+                      {.kept = 1, .of_group = 1, .held = 1}),
         options_(options) {
     KEEL_CHECK(options.chunk >= 1 && options.chunk <= 4096, "a chunk has 1 to 4096 numbers, got ", options.chunk);
     KEEL_CHECK(options.keep >= 1 && options.keep <= options.chunk, "1 to ", options.chunk,

@@ -102,7 +102,8 @@ class OuterSteps : public CommunicationStrategy {
     Unit& own = units_[unit];
     std::vector<StrategyState> state{{"anchor", own.anchor}};
     if (own.momentum.defined()) state.push_back({"outer_momentum", own.momentum});
-    if (options_.delay > 0) { state.push_back({"outer_mean", own.travelling}); }
+    if (options_.delay > 0)
+      state.push_back({"outer_mean", own.travelling, /*of_group=*/false, /*travels=*/own.is_due && !own.is_mean});
     return state;
   }
   std::int64_t steps() const override { return steps_; }
@@ -117,6 +118,7 @@ class OuterSteps : public CommunicationStrategy {
 
   StrategyCost cost(std::span<const StrategyNumbers> units, const StrategyPlace& place) const override {
     StrategyCost cost = cost_of_sums(units, place, options_.every, 1 + (options_.momentum > 0 ? 1 : 0));
+    cost.saved += options_.delay > 0 ? 1 : 0;
     for (const StrategyNumbers& unit : units)
       cost.state += ((options_.delay > 0 ? 1 : 0) + (keeps_part() ? 1 : 0)) * kWidth * unit.count;
     count_at_once(cost, units, place.weights_on_host);

@@ -14,7 +14,7 @@ class SparseOuterSteps : public ChunkStrategy {
       : ChunkStrategy(
             options.chunk,
             {.kind = options.bits == 2 ? Codec::Kind::top_k_2bit : Codec::Kind::top_k, .number = options.keep},
-            options.every, {.kept = 2, .by_weights = true, .moved = 1}),
+            options.every, {.kept = 2, .of_group = 1, .by_weights = true, .moved = 1}),
         options_(options) {
     KEEL_CHECK(options.every >= 1, "outer steps come every 1 step or more, got ", options.every);
     KEEL_CHECK(std::isfinite(options.rate) && options.rate > 0, "the outer rate is above 0, got ", options.rate);

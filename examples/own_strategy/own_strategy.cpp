@@ -29,9 +29,11 @@ class Elastic : public keel::CommunicationStrategy {
       keel::kernels::accumulate(apart, weights);
       keel::kernels::scale(apart, -part_);
       keel::kernels::accumulate(weights, apart);
-      site_->outer.all_reduce(apart).wait();
-      keel::kernels::scale(apart, -1);
-      keel::kernels::accumulate(centres_[i], apart);
+      const keel::Tensor sent = keel::kernels::to(apart, site_->context);  // from where the optimizer works
+      site_->outer.all_reduce(sent).wait();
+      const keel::Tensor sum = keel::kernels::to(sent, apart.context());
+      keel::kernels::scale(sum, -1);
+      keel::kernels::accumulate(centres_[i], sum);
     }
     return true;
   }

@@ -85,9 +85,9 @@ class Drawing:
         if self.keys.get("sharding.group") and "outer.type" not in self.keys:
             stages = STAGES[1:]  # with groups the bits of ddp are others (docs/comm.md)
         own["strategy"] = f"{draw.choice(stages)}-{self.precision}"
-        if "outer.type" not in self.keys and self.keys["optimizer.type"] != "LBFGS":
-            if draw.happens(0.8 if self.law == "residence" else 0.2):
-                own.update(self.residences(own["strategy"]))
+        if self.keys["optimizer.type"] != "LBFGS" and draw.happens(0.8 if self.law == "residence" else 0.2):
+            # A strategy of communication has all weights at hand.
+            own.update({"sharding.offload_optimizer": "host"} if "outer.type" in self.keys else self.residences(own["strategy"]))
         often = 0.3 if self.law == "details" else 0.12
         for key, values in DETAILS.items():
             if draw.happens(often) and self.fits(key, ranks):
@@ -197,9 +197,8 @@ def relate_started(drawing, case):
     case.b.first.start = drawing.possible(drawing.draw.choice(["tcp", "thread-ranks", "mpi"]))
 
 
-def relate_planned(drawing, case):
-    if "outer.type" not in drawing.keys:
-        case.checks["plan"] = ()
+def relate_planned(_, case):
+    case.checks["plan"] = ()
 
 
 SIDES = {"resume": relate_resumed, "virtual": relate_virtual, "kill": relate_killed, "signal": relate_asked,

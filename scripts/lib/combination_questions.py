@@ -11,6 +11,7 @@ from combination_runs import ENDS_WELL
 
 SHOWN = 4  # differences that a line has
 PLANNED = ("parameter_bytes", "gradient_bytes", "optimizer_bytes", "bucket_bytes", "checkpoint_bytes")
+WINDOW = 100  # steps that no case has: a window whose length is not drawn
 # task: the file of examples that a model is asked about.
 ASKED = {"sums": "sums.txt", "masked": "masked.txt", "texts": "texts.tsv", "words": "words.jsonl", "table": "table.csv",
          "chats": "asked.jsonl"}
@@ -77,7 +78,12 @@ def ask_plan(runner, case, a, _):
     peaks = {}
     for text in (a.run / "metrics.jsonl").read_text().splitlines():
         peaks.update({name: value for name, value in json.loads(text).items() if name.startswith("peak_")})
-    different = [f"{name}: measured {peaks[f'peak_{name}']}, planned {plan.get(name)}" for name in PLANNED
+    counted = set(PLANNED)
+    # A strategy has all of its buckets once it has been through a whole window.
+    window = keys.get("outer.every", 1 if keys.get("outer.type") == "demo" else WINDOW) + keys.get("outer.delay", 0)
+    if "outer.type" in keys and keys["steps"] < window:
+        counted.remove("bucket_bytes")
+    different = [f"{name}: measured {peaks[f'peak_{name}']}, planned {plan.get(name)}" for name in counted
                  if f"peak_{name}" in peaks and peaks[f"peak_{name}"] != plan.get(name)]
     return "; ".join(different), line
 
@@ -122,12 +128,14 @@ def ask_folder(runner, case, a, strategy):
     return difference_from_training(runner, a, line), line
 
 
-def ask_comparison(runner, case, a, strategies):
-    """`keel compare` finds equal bits and the bytes of the formulas, and its curves have the losses of training."""
+def ask_comparison(runner, case, a, asked):
+    """`keel compare` finds equal bits and the bytes of the formulas, by any algorithm; its curves have the losses of
+    training."""
+    strategies, algorithm = asked
     session = case.a.first
     words = [runner.keel, "compare", f"{case.task}.yaml", "-N", str(session.ranks), "--threads", "--steps",
              str(session.keys["steps"]), *settings(session.keys)]
-    lines = [[*words, "--repeats", "1", "--strategies", ",".join(strategies)],
+    lines = [[*words, "--repeats", "1", "--strategies", ",".join(strategies), "--algorithms", algorithm],
              [*words, "--curves", f"{a.run.name}/curves"]]
     line = " && ".join(shlex.join(words) for words in lines)
     code, output = runner.call(line)
@@ -184,5 +192,6 @@ def draw_questions(draw, case, precision):
         # What lies in files may go together with some stages alone (docs/offload.md).
         in_files = any(key.startswith("sharding.offload") for key in keys)
         grouped = keys.get("sharding.group") and "outer.type" not in keys  # ddp has other bits then (docs/comm.md)
-        asked["compare"] = [keys["strategy"]] if in_files else draw.sample(strategies[1:] if grouped else strategies, 2)
+        compared = [keys["strategy"]] if in_files else draw.sample(strategies[1:] if grouped else strategies, 2)
+        asked["compare"] = (compared, draw.choice(["ordered", "flat", "ring", "tree", "rhd", "hier"]))
     return asked

@@ -4,6 +4,9 @@
 
 #include "keel/dist/checkpoint/snapshot.h"
 #include "keel/dist/plan/rank_plan.h"
+#include "keel/dist/strategies/fast_components.h"
+#include "keel/dist/strategies/outer_steps.h"
+#include "keel/dist/strategies/sparse_outer_steps.h"
 #include "keel/optim/elementwise.h"
 #include "keel/optim/lbfgs.h"
 #include "tests/dist/checkpoint/checkpoint_support.h"
@@ -81,6 +84,25 @@ TEST(SnapshotPlan, CountsWhatCompressionHasNotDelivered) {
         options.compression = {.type = type, .fraction = 0.1, .rank = 2};
         expect_as_planned<UnitNet>(concat(options.compression.kind().name), size, options, kAdamW);
         expect_as_planned<HalfFrozen>(concat(options.compression.kind().name), size, options, kAdamW);
+      }
+}
+
+// Groups that train alone have weights of their own, and a strategy has a state.
+TEST(SnapshotPlan, CountsWhatGroupsAndTheirStrategiesSave) {
+  const StrategyMaker makers[] = {
+      [] { return make_outer_steps({.every = 2}); },
+      [] { return make_outer_steps({.every = 3, .momentum = 0.9, .fragments = 2, .delay = 1, .blend = 0.5}); },
+      [] { return make_sparse_outer_steps({.every = 2, .chunk = 100, .keep = 4}); },
+      [] { return make_fast_components({.chunk = 16, .keep = 4}); }};
+  for (const StrategyMaker& maker : makers)
+    for (const int number : {0, 2, 3})
+      for (const int group : {1, 2}) {
+        ShardedOptions options = bf16_stage(number);
+        options.sharding.group = group;
+        options.strategy = maker;
+        const std::string what = concat(maker()->describe(), ", group ", group);
+        expect_as_planned<UnitNet>(what, 4, options, kAdamW);
+        expect_as_planned<HalfFrozen>(what + ", half of it frozen", 4, options, kAdamW);
       }
 }
 
