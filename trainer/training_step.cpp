@@ -244,10 +244,12 @@ StepNote TrainingSteps::note_of(const Pending& pending, const StepFlags& flags) 
 // As many numbers on every rank, whatever terms this one has.
 std::vector<double> TrainingSteps::sums_of(const Pending& pending) const {
   const std::size_t count = StepLoss::kSums * kinds_.size();
-  std::vector<double> sums(count * static_cast<std::size_t>(virtual_ranks_));
+  const auto virtual_ranks = static_cast<std::size_t>(virtual_ranks_);
+  const std::size_t of_each = pending.micro_batches.size() / virtual_ranks;  // not those of the step behind it
+  std::vector<double> sums(count * virtual_ranks);
   for (std::size_t i = 0; i < pending.micro_batches.size(); ++i) {
     const StepLoss& loss = pending.micro_batches[i].loss;
-    if (alike(loss.kinds(), kinds_)) loss.add_to(std::span(sums).subspan(i / of_virtual_rank() * count, count));
+    if (alike(loss.kinds(), kinds_)) loss.add_to(std::span(sums).subspan(i / of_each * count, count));
   }
   return sums;
 }

@@ -48,16 +48,19 @@ struct TrainedRows {
 
 // Every rank's, where rank r trains on the rows of lists[r], or of the only list.
 std::vector<TrainedRows> trained_on_rows(const std::vector<std::vector<std::int64_t>>& lists, int n, int number,
-                                         std::int64_t micro, DType dtype, std::int64_t steps = 5) {
+                                         std::int64_t micro, DType dtype, const Device& device = {},
+                                         int virtual_ranks = 0) {
+  constexpr std::int64_t kSteps = 5;
   std::vector<TrainedRows> all(static_cast<std::size_t>(n));
   run_ranks(n, [&](Communicator& comm) {
-    const Context context = testing::context(1);
+    const Context context = Context::create({.device = device, .threads = 1});
     const auto ranks = comm.split(0, comm.rank());
     const auto rank = static_cast<std::size_t>(comm.rank());
     UnitNet net(kColumns, 3);
     ShardedOptions options = stage(number);
     options.policy = PrecisionPolicy::of(dtype);
-    options.micro_batches = kMostRows / micro;
+    options.sharding.virtual_ranks = virtual_ranks;
+    options.micro_batches = kMostRows / micro / std::max(virtual_ranks, 1);
     Sharded engine(net, context, comm, make_adamw(), options);
     TrainingSteps training(
         {.model = net,
@@ -67,14 +70,16 @@ std::vector<TrainedRows> trained_on_rows(const std::vector<std::vector<std::int6
          .loader = std::make_shared<VaryingRows>(context, lists[std::min(rank, lists.size() - 1)], dtype),
          .micro = micro,
          .curves = {from_values(context, std::vector<double>{0.1}, {1})},
-         .last_step = steps},
+         .last_step = kSteps},
         0);
+    auto note = [&, step = std::size_t{0}](const TrainingSteps::Turn& turn) mutable {
+      if (!turn.outcome) return;  // a device's comes with the next step
+      EXPECT_EQ(turn.outcome->units, lists[0][step++ % lists[0].size()]);
+      all[rank].losses.push_back(turn.outcome->loss);
+    };
     all[rank].error = error_of([&] {
-      for (std::int64_t step = 0; step < steps; ++step) {
-        const StepOutcome outcome = training.next().outcome.value();
-        EXPECT_EQ(outcome.units, lists[0][static_cast<std::size_t>(step) % lists[0].size()]);
-        all[rank].losses.push_back(outcome.loss);
-      }
+      for (std::int64_t step = 0; step < kSteps; ++step) note(training.next());
+      note(training.finish());
       all[rank].weights = whole_values(engine);
     });
   });
@@ -94,6 +99,24 @@ TEST(StepRows, TrainOneModelHoweverFewAStepHas) {
       for (const int number : {1, 2, 3})
         for (const TrainedRows& each : trained_on_rows(lists, n, number, micro, DType::f64))
           EXPECT_TRUE(each == first) << number;
+    }
+}
+
+// A step's numbers are asked for when the one behind it has begun, which has other micro-batches.
+TEST(StepRows, OfADeviceHaveTheLossesOfTheProcessor) {
+  if (const DeviceCount found = count_devices(DeviceType::emulated); found.count == 0) GTEST_SKIP() << found.why_none;
+  const std::vector<std::vector<std::int64_t>> lists = {{6, 2, 4, 2, 6}};
+  for (const int virtual_ranks : {0, 2})
+    for (const std::int64_t micro : {1, 3}) {
+      const auto losses_on = [&](DeviceType type) {
+        const TrainedRows trained = trained_on_rows(lists, 1, 0, micro, DType::f32, {type, 0}, virtual_ranks)[0];
+        EXPECT_EQ(trained.error, "");
+        return trained.losses;
+      };
+      const std::vector<double> here = losses_on(DeviceType::emulated), expected = losses_on(DeviceType::cpu);
+      ASSERT_EQ(here.size(), expected.size());
+      for (std::size_t i = 0; i < expected.size(); ++i)
+        EXPECT_NEAR(here[i], expected[i], 1e-6) << "step " << i + 1 << ", micro-batches of " << micro;
     }
 }
 
