@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
 
 #include "keel/dist/comm/agreement.h"
@@ -56,11 +57,12 @@ Training train_variant(ComparedTraining& training, std::int64_t steps) {
   training.begin();
   std::vector<double> durations, waits, codecs;
   SentSoFar before{};
-  std::int64_t evaluations = 0, in_windows = 0;
+  std::int64_t in_windows = 0;
+  std::map<std::int64_t, std::int64_t> evaluations;  // of steps after the first, by their micro-batches
   const auto take = [&](const RunSteps::Turn& turn) {
     if (!turn.outcome) return;
     result.loss = turn.outcome->loss;
-    if (turn.outcome->step > 1) evaluations += turn.outcome->result.evaluations;
+    if (turn.outcome->step > 1) evaluations[turn.outcome->micro_batches] += turn.outcome->result.evaluations;
   };
   for (std::int64_t step = 0; step < steps; ++step) {
     if (step == 1) before = SentSoFar::of(training);
@@ -79,7 +81,9 @@ Training train_variant(ComparedTraining& training, std::int64_t steps) {
   result.exposed_ms = quantile(waits, 0.5);
   result.codec_ms = quantile(codecs, 0.5);
   result.kept_by_formula = plan.memory.kept();
-  result.sent_by_formula = plan.traffic.sent() * evaluations / (steps - 1);
+  for (const auto& [micro_batches, times] : evaluations)
+    result.sent_by_formula += times * training.plan(micro_batches).traffic.sent();
+  result.sent_by_formula /= steps - 1;
   if (whole > 0) {
     result.sent += in_windows / whole;
     result.sent_by_formula += plan.traffic.strategy / window;

@@ -55,7 +55,7 @@ class ComparedTraining {
   std::int64_t strategy_sent();
   // Bytes of parameters, gradients and optimizer state, before the first step.
   std::int64_t kept() const;
-  RankPlan plan() const { return stacks_->plan(); }
+  RankPlan plan(std::int64_t micro_batches = 0) const { return stacks_->plan(micro_batches); }  // as plan_stacks()
   // After `finish()`. Collective.
   SkippedOfTraining skipped() const { return skipped_->of_all(ranks_); }
   // Of all weights, the same on every rank. Collective.

@@ -35,6 +35,7 @@ struct StepOutcome {
   std::int64_t step = 0;  // counted from 1
   double loss = 0;        // over all ranks; not a number where no term had weight
   std::int64_t units = 0;
+  std::int64_t micro_batches = 0;       // of a rank, or of each of its virtual ranks; 0: its task made the step
   double flops = 0;                     // of the products that the model needed, forward and backward, over all ranks
   std::vector<NamedNumber> terms = {};  // those that have names, and what the task logs; means, likewise
   StepResult result = {};

@@ -59,15 +59,19 @@ PlannedStack::PlannedStack(const Config& config, Module& model, int ranks, bool 
       optimizer_(frozen ? make_sgd() : make_optimizer(config)),
       layout_(planned_layout(model, shard_ranks(options_, ranks), optimizer_->requirements().block, frozen)),
       buffers_(count_buffers(model)),
-      is_trained_(!frozen) {
+      is_trained_(!frozen),
+      passes_(frozen ? passes * config.sharding.of_each(ranks) : passes) {
   if (frozen) buffers_.moving_numbers = buffers_.moving_buffers = 0;
   if (on_processor || config.device == "cpu") options_.sharding = options_.sharding.on_processor();
   else is_on_device_ = true;
 }
 
-RankPlan PlannedStack::plan(int rank) const {
-  RankPlan plan = plan_rank(layout_, *optimizer_, options_, ranks_, rank, buffers_,
-                            collective_route(config_.sharding, is_on_device_), is_on_device_);
+RankPlan PlannedStack::plan(int rank, std::int64_t micro_batches) const {
+  RankPlan plan = plan_rank(layout_, *optimizer_, options_, ranks_, rank,
+                            {.buffers = buffers_,
+                             .route = collective_route(config_.sharding, is_on_device_),
+                             .on_device = is_on_device_,
+                             .micro_batches = passes_ * micro_batches});
   if (is_trained_) return plan;
   plan.memory.checkpoint = plan.owned = 0;  // it is not saved, and has no averages
   plan.saves = false;
@@ -80,11 +84,12 @@ std::vector<TraceNode> PlannedStack::trace(int rank, std::int64_t tokens) const 
                     collective_route(config_.sharding, is_on_device_));
 }
 
-RankPlan plan_stacks(const Config& config, const StackModels& models, int ranks, int rank, bool on_processor) {
+RankPlan plan_stacks(const Config& config, const StackModels& models, int ranks, int rank, bool on_processor,
+                     std::int64_t micro_batches) {
   RankPlan sum;
   for (const StackModel& model : models.all()) {
     const Config own = stack_config(config, model.name, model.frozen);
-    sum += PlannedStack(own, *model.module, ranks, on_processor, model.frozen, model.passes).plan(rank);
+    sum += PlannedStack(own, *model.module, ranks, on_processor, model.frozen, model.passes).plan(rank, micro_batches);
   }
   return sum;
 }

@@ -57,7 +57,8 @@ class PlannedStack {
   // `on_processor`: the device is the processor, so nothing is offloaded.
   // `frozen`: it only answers, as a FrozenStack. `passes`: see StackModel.
   PlannedStack(const Config& config, Module& model, int ranks, bool on_processor, bool frozen = false, int passes = 1);
-  RankPlan plan(int rank) const;
+  // `micro_batches`: of a step that has fewer than others, whose traffic between ranks the plan then has.
+  RankPlan plan(int rank, std::int64_t micro_batches = 0) const;
   // What the rank does in a step whose first micro-batch has so many tokens, in order.
   std::vector<TraceNode> trace(int rank, std::int64_t tokens) const;
 
@@ -69,10 +70,12 @@ class PlannedStack {
   std::vector<FlatBuffer> layout_;
   BufferCount buffers_;
   bool is_trained_, is_on_device_ = false;
+  std::int64_t passes_;  // of a micro-batch, as the options count them
 };
 
 // What a rank needs and sends for all models, by formulas: the sum over their stacks.
-RankPlan plan_stacks(const Config& config, const StackModels& models, int ranks, int rank, bool on_processor);
+RankPlan plan_stacks(const Config& config, const StackModels& models, int ranks, int rank, bool on_processor,
+                     std::int64_t micro_batches = 0);
 
 // Whether the optimizer of a model that is trained transforms whole matrices.
 bool transform_matrices(const Config& config, const StackModels& models);

@@ -74,9 +74,9 @@ std::int64_t TaskStacks::data_sent() const {
   return sum;
 }
 
-RankPlan TaskStacks::plan() const {
+RankPlan TaskStacks::plan(std::int64_t micro_batches) const {
   const bool on_processor = site_.context.device().type == DeviceType::cpu;
-  return plan_stacks(site_.config, models_, site_.ranks.size(), site_.ranks.rank(), on_processor);
+  return plan_stacks(site_.config, models_, site_.ranks.size(), site_.ranks.rank(), on_processor, micro_batches);
 }
 
 }  // namespace keel

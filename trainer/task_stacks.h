@@ -46,7 +46,7 @@ class TaskStacks {
   // Bytes that this rank has sent for parameters, gradients and steps of all models.
   std::int64_t data_sent() const;
   // What this rank needs and sends, by formulas.
-  RankPlan plan() const;
+  RankPlan plan(std::int64_t micro_batches = 0) const;  // as plan_stacks()
 
  private:
   template <class F>

@@ -300,6 +300,7 @@ TrainingSteps::Turn TrainingSteps::conclude(const Pending& pending, const StepNo
   check_notes(pending, all.notes);
   const std::vector<TermKind>& kinds = pending.micro_batches.front().loss.kinds();  // with the factors of this step
   StepOutcome outcome{.step = pending.step, .loss = loss_of(kinds, all.sums)};
+  outcome.micro_batches = static_cast<std::int64_t>(pending.micro_batches.size()) / virtual_ranks_;
   for (std::size_t i = 0; i < kinds.size(); ++i)
     if (!kinds[i].name.empty()) outcome.terms.push_back({kinds[i].name, mean_of_term(all.sums, i)});
   double units = 0;

@@ -130,8 +130,9 @@ RankPlace check_planned(std::span<const FlatBuffer> layout, const Optimizer& opt
 }
 
 RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimizer, const ShardedOptions& options,
-                   int ranks, int rank, const BufferCount& buffers, const CollectiveRoute& route, bool on_device) {
-  on_device |= options.sharding != options.sharding.on_processor();
+                   int ranks, int rank, const PlanSite& site) {
+  const auto& [buffers, route, computes_on_device, fewer_micro_batches] = site;
+  const bool on_device = computes_on_device || options.sharding != options.sharding.on_processor();
   const RankPlace place = check_planned(layout, optimizer, options, ranks, rank);
   PrecisionPolicy policy = options.policy;
   policy.keeps_master = optimizer.requirements().master;
@@ -140,8 +141,9 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
   const std::int64_t state_width = wide * static_cast<std::int64_t>(optimizer.state_names().size());
   const std::int64_t state_bytes = state_width + (policy.master() ? wide : 0);
   const ShardingOptions& sharding = options.sharding;
-  const std::int64_t reductions = sharding.reduces_each(options.micro_batches) ? options.micro_batches : 1;
-  const std::int64_t passes = options.micro_batches * place.virtual_ranks;
+  const std::int64_t micro_batches = fewer_micro_batches > 0 ? fewer_micro_batches : options.micro_batches;
+  const std::int64_t reductions = sharding.reduces_each(options.micro_batches) ? micro_batches : 1;
+  const std::int64_t passes = micro_batches * place.virtual_ranks;
   const std::vector<UnitSplit> units = split_units(layout, options, place);
   const std::vector<MatrixDeal> deals = plan_matrices(layout, optimizer, options, place.ranks);
   std::vector<Span> batches;

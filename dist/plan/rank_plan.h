@@ -99,6 +99,17 @@ MemoryPlan& operator+=(MemoryPlan& sum, const MemoryPlan& more);
 TrafficPlan& operator+=(TrafficPlan& sum, const TrafficPlan& more);
 RankPlan& operator+=(RankPlan& sum, const RankPlan& more);
 
+// What a plan needs to know beside the engine's options.
+struct PlanSite {
+  BufferCount buffers = {};    // of the model, by count_buffers()
+  CollectiveRoute route = {};  // of the communicator
+  // The model computes on a device, as it does where the options leave something to the processor; what lies in files
+  // passes through the processor's memory.
+  bool on_device = false;
+  // Of the step whose traffic between ranks this is, where it has fewer than options.micro_batches; 0: as many.
+  std::int64_t micro_batches = 0;
+};
+
 // As deal_matrices().
 std::vector<MatrixDeal> plan_matrices(std::span<const FlatBuffer> layout, const Optimizer& optimizer,
                                       const ShardedOptions& options, int ranks);
@@ -112,16 +123,13 @@ std::int64_t control_bytes(int ranks);
 RankPlace check_planned(std::span<const FlatBuffer> layout, const Optimizer& optimizer, const ShardedOptions& options,
                         int ranks, int rank);
 
-// `layout` is lay_out(model, shard_ranks(...), optimizer.requirements().block), `buffers` are count_buffers(model). The
-// plan assumes what a transformer does: inside the root's forward pass the units follow in the order of the layout,
-// backward takes them in reverse, and it reads the parameters of each. A model whose first unit needs no gradient of
-// its input may gather that unit once less where nothing is prefetched; where activations are recomputed, no last unit
-// is kept. The optimizer counts as offloaded where the options say so, whatever the device. `route` is the
-// communicator's. Where an engine tries settings, memory is that of the largest one. `on_device`: the model computes on
-// a device, as it does where the options leave something to the processor; what lies in files passes through the
-// processor's memory. Throws an Error where a gradient is kept as rows: memory and bytes then follow from the data.
+// `layout` is lay_out(model, shard_ranks(...), optimizer.requirements().block). The plan assumes what a transformer
+// does: inside the root's forward pass the units follow in the order of the layout, backward takes them in reverse, and
+// it reads the parameters of each. A model whose first unit needs no gradient of its input may gather that unit once
+// less where nothing is prefetched; where activations are recomputed, no last unit is kept. The optimizer counts as
+// offloaded where the options say so, whatever the device. Where an engine tries settings, memory is that of the
+// largest one. Throws an Error where a gradient is kept as rows: memory and bytes then follow from the data.
 RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimizer, const ShardedOptions& options,
-                   int ranks, int rank, const BufferCount& buffers = {}, const CollectiveRoute& route = {},
-                   bool on_device = false);
+                   int ranks, int rank, const PlanSite& site = {});
 
 }  // namespace keel

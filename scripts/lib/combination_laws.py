@@ -50,6 +50,8 @@ class Drawing:
             draw_messages(draw, self.ranks, groups_train_alone=self.law not in ("residence", "average"))
         draw_run(draw)
         self.keys = draw.keys
+        # On all sides or on none: a device's update rounds otherwise.
+        self.processor_updates = "device" in self.keys and draw.happens(0.4)
         self.sizes = [self.ranks]
         if self.law == "virtual":
             self.share_virtual_ranks()
@@ -85,9 +87,13 @@ class Drawing:
         if self.keys.get("sharding.group") and "outer.type" not in self.keys:
             stages = STAGES[1:]  # with groups the bits of ddp are others (docs/comm.md)
         own["strategy"] = f"{draw.choice(stages)}-{self.precision}"
-        if self.keys["optimizer.type"] != "LBFGS" and draw.happens(0.8 if self.law == "residence" else 0.2):
-            # A strategy of communication has all weights at hand.
-            own.update({"sharding.offload_optimizer": "host"} if "outer.type" in self.keys else self.residences(own["strategy"]))
+        if "outer.type" not in self.keys and self.keys["optimizer.type"] != "LBFGS":
+            if draw.happens(0.8 if self.law == "residence" else 0.2):
+                own.update(self.residences(own["strategy"]))
+        if "device" in self.keys:
+            own.pop("sharding.offload_optimizer", None)
+        if self.processor_updates:  # a strategy of communication has all weights at hand
+            own["sharding.offload_optimizer"] = "host" if "outer.type" in self.keys else draw.choice(["host", "file"])
         often = 0.3 if self.law == "details" else 0.12
         for key, values in DETAILS.items():
             if draw.happens(often) and self.fits(key, ranks):

@@ -69,7 +69,7 @@ class GradientsOfDevice : public NcclRanks {
           const auto make = [&] { return make_elementwise("test", {.settings = each.settings, .weight_decay = 0.01}); };
           const auto rank = static_cast<std::size_t>(own.rank());
           const RankPlan plan = plan_rank(lay_out(laid, each.ranks, make()->requirements().block), *make(), options,
-                                          each.ranks, own.rank(), {}, {}, /*on_device=*/true);
+                                          each.ranks, own.rank(), {.on_device = true});
           outcome.planned[rank] = {plan.traffic.offload, plan.traffic.file_read,  plan.traffic.file_written,
                                    plan.memory.file,     plan.memory.gradient,    plan.memory.host,
                                    plan.memory.buckets,  plan.memory.host_buckets};

@@ -24,52 +24,53 @@ class ResidenceOnDevice : public NcclRanks {
   static Outcome train(int ranks, int number, Residence optimizer, Residence parameters, std::uint64_t drain_seed = 0,
                        const UpdateSettings& settings = AdamSettings{.decoupled = true}) {
     Outcome outcome;
-    on_devices(
-        ranks,
-        [&](const DeviceRank& own) {
-          UnitNet net, planned;
-          ShardedOptions options = testing::stage(number);
-          options.policy = PrecisionPolicy::of(DType::bf16);
-          options.clip = 1;
-          options.sharding.offload_optimizer = optimizer;
-          options.sharding.offload_parameters = parameters;
-          options.scratch_file = [](const std::string&) { return std::make_unique<FaultyFile>(); };
-          const auto make = [&] { return make_elementwise("test", {.settings = settings, .weight_decay = 0.01}); };
-          const RankPlan plan =
-              plan_rank(lay_out(planned, ranks), *make(), options, ranks, own.rank(), {}, {}, /*on_device=*/true);
-          Sharded engine(net, own.context, own.devices, make(), options);
-          std::int64_t moved = 0;
-          PageTraffic before;
-          for (int step = 0; step < 3; ++step) {
-            before = engine.file_traffic();
-            moved = engine.offload_bytes();
-            own.context.allocator().reset_peaks();
-            own.context.host().allocator().reset_peaks();
-            const Tensor x = rows(own.context, step, own.devices, 0, 1, 100, DType::bf16);
-            engine.backward(mean(net(x)), {.weight = x.dim(0)});
-            EXPECT_TRUE(engine.step(1e-2).get().taken);
-          }
-          moved = engine.offload_bytes() - moved;
-          const PageTraffic after = engine.file_traffic();
-          const auto peak = [](const Context& context) {
-            return static_cast<std::int64_t>(context.memory()[Purpose::bucket].peak);
-          };
-          const std::int64_t buckets = peak(own.context), host_buckets = peak(own.context.host());
-          const std::vector<double> values = whole_values(engine);
-          if (own.rank() != 0) return;
-          outcome = {values,
-                     moved,
-                     plan.traffic.offload,
-                     after.read - before.read,
-                     plan.traffic.file_read,
-                     after.written - before.written,
-                     plan.traffic.file_written,
-                     buckets,
-                     plan.memory.buckets,
-                     host_buckets,
-                     plan.memory.host_buckets};
-        },
-        {.drain_seed = drain_seed});
+    on_devices(ranks,
+               [&](const DeviceRank& own) {
+                 UnitNet net, planned;
+                 ShardedOptions options = testing::stage(number);
+                 options.policy = PrecisionPolicy::of(DType::bf16);
+                 options.clip = 1;
+                 options.sharding.offload_optimizer = optimizer;
+                 options.sharding.offload_parameters = parameters;
+                 options.scratch_file = [](const std::string&) { return std::make_unique<FaultyFile>(); };
+                 const auto make = [&] {
+                   return make_elementwise("test", {.settings = settings, .weight_decay = 0.01});
+                 };
+                 const RankPlan plan =
+                     plan_rank(lay_out(planned, ranks), *make(), options, ranks, own.rank(), {.on_device = true});
+                 Sharded engine(net, own.context, own.devices, make(), options);
+                 std::int64_t moved = 0;
+                 PageTraffic before;
+                 for (int step = 0; step < 3; ++step) {
+                   before = engine.file_traffic();
+                   moved = engine.offload_bytes();
+                   own.context.allocator().reset_peaks();
+                   own.context.host().allocator().reset_peaks();
+                   const Tensor x = rows(own.context, step, own.devices, 0, 1, 100, DType::bf16);
+                   engine.backward(mean(net(x)), {.weight = x.dim(0)});
+                   EXPECT_TRUE(engine.step(1e-2).get().taken);
+                 }
+                 moved = engine.offload_bytes() - moved;
+                 const PageTraffic after = engine.file_traffic();
+                 const auto peak = [](const Context& context) {
+                   return static_cast<std::int64_t>(context.memory()[Purpose::bucket].peak);
+                 };
+                 const std::int64_t buckets = peak(own.context), host_buckets = peak(own.context.host());
+                 const std::vector<double> values = whole_values(engine);
+                 if (own.rank() != 0) return;
+                 outcome = {values,
+                            moved,
+                            plan.traffic.offload,
+                            after.read - before.read,
+                            plan.traffic.file_read,
+                            after.written - before.written,
+                            plan.traffic.file_written,
+                            buckets,
+                            plan.memory.buckets,
+                            host_buckets,
+                            plan.memory.host_buckets};
+               },
+               {.drain_seed = drain_seed});
     return outcome;
   }
 };

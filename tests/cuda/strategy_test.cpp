@@ -32,8 +32,9 @@ class StrategyOnDevice : public NcclRanks {
         const auto make = [] {
           return make_elementwise("test", {.settings = AdamSettings{.decoupled = true}, .weight_decay = 0.01});
         };
-        const RankPlan plan = plan_rank(lay_out(planned, shard_ranks(options, ranks)), *make(), options, ranks,
-                                        own.rank(), {}, {.nccl = CollectiveRoute::Nccl::gathers}, /*on_device=*/true);
+        const RankPlan plan =
+            plan_rank(lay_out(planned, shard_ranks(options, ranks)), *make(), options, ranks, own.rank(),
+                      {.route = {.nccl = CollectiveRoute::Nccl::gathers}, .on_device = true});
         Sharded engine(net, own.context, own.devices, make(), options);
         own.context.allocator().reset_peaks();
         own.context.host().allocator().reset_peaks();

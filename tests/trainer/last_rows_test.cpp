@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "keel/dist/comm/run_ranks.h"
+#include "keel/trainer/compare.h"
 #include "keel/trainer/metrics.h"
 #include "tests/error_of.h"
 #include "tests/trainer/run_support.h"
@@ -106,6 +108,22 @@ TEST(LastRowsOfARun, AreAskedForWhereDataHasEpochsAlone) {
             }).find("a step of 24 rows is more than the 23 examples of an epoch"),
             std::string::npos);
   EXPECT_FALSE(std::filesystem::exists(place / "r"));
+}
+
+// A step of fewer rows has fewer micro-batches, for which less is gathered and reduced.
+TEST(LastRowsOfARun, AreComparedByTheBytesOfTheirMicroBatches) {
+  const TemporaryFolder place;
+  for (const int n : {2, 3})
+    for (const char* more : {"sharding.accumulation=each_backward", "sharding.reshard_after_forward=false"}) {
+      const std::vector<Variant> variants =
+          variants_of(table_run(place, "run", {"data.last=fewer", "batch.micro=1", more}),
+                      {.strategies = {"ddp-fp32", "zero1-fp32", "zero2-fp32", "zero3-fp32"}});
+      run_ranks(n, [&](Communicator& ranks) {
+        TrainObserver silent;
+        for (const ComparedRun& run : compare(variants, {.steps = 8, .repeats = 1}, silent, ranks))
+          EXPECT_EQ(run.sent, run.sent_by_formula) << run.name << ", " << n << " ranks, " << more;
+      });
+    }
 }
 
 }  // namespace

@@ -35,7 +35,7 @@ void expect_as_planned(const std::string& what, int size, const ShardedOptions& 
   run_ranks(size, [&](Communicator& ranks) {
     Model planned, model;
     const std::vector<FlatBuffer> layout = lay_out(planned, shard_ranks(options, size), make()->requirements().block);
-    const RankPlan plan = plan_rank(layout, *make(), options, size, ranks.rank(), count_buffers(planned));
+    const RankPlan plan = plan_rank(layout, *make(), options, size, ranks.rank(), {.buffers = count_buffers(planned)});
     const Context context = testing::context(1);
     const Sharded engine(model, context, ranks, make(), options);
     const FileNumber number = number_files(engine, ranks);

@@ -169,7 +169,7 @@ void expect_tiers_as_planned(const DrawnCase& each, const Context& context, Comm
   if (!on_device) planned_options.sharding = options.sharding.on_processor();
   const RankPlan plan =
       plan_rank(lay_out(laid, shard_ranks(planned_options, each.ranks), each.make_optimizer()->requirements().block),
-                *each.make_optimizer(), planned_options, each.ranks, ranks.rank(), {}, {}, on_device);
+                *each.make_optimizer(), planned_options, each.ranks, ranks.rank(), {.on_device = on_device});
   Sharded engine(net, context, ranks, each.make_optimizer(), options);
   PageTraffic before;
   std::int64_t moved = 0;

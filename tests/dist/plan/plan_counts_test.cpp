@@ -192,7 +192,7 @@ void expect_as_planned(const std::string& what, const Case& c, int ranks, const 
     const std::vector<FlatBuffer> layout =
         lay_out(*planned, shard_ranks(options, ranks), optimizer()->requirements().block);
     const BufferCount buffers = count_buffers(*planned);
-    const RankPlan plan = plan_rank(layout, *optimizer(), options, ranks, comm.rank(), buffers);
+    const RankPlan plan = plan_rank(layout, *optimizer(), options, ranks, comm.rank(), {.buffers = buffers});
     const std::vector<TraceNode> trace = trace_step(layout, *optimizer(), options, ranks, comm.rank(), 3);
     Sharded engine(*model, context, comm, optimizer(), options);
     PlannedCounts counts(plan, engine);

@@ -125,7 +125,7 @@ TEST(Plan, HasTwoGradientsOfADeviceInTheProcessorsMemoryOnTheirWayToAFile) {
   options.sharding.offload_gradients = Residence::file;
   options.sharding.offload_budget = 2'099'200;
   const auto memory = [&](bool on_device) {
-    return plan_rank(lay_out(model, 4), *make_adamw(), options, 4, 0, {}, {}, on_device).memory;
+    return plan_rank(lay_out(model, 4), *make_adamw(), options, 4, 0, {.on_device = on_device}).memory;
   };
   EXPECT_EQ(memory(true).host_buckets, 2 * 2'099'200);
   EXPECT_EQ(memory(true).host, 0);
@@ -145,7 +145,7 @@ TEST(Plan, MovesAGradientOfADeviceOnceForMatricesAndOnceForTheOthers) {
   options.sharding.offload_budget = 1 << 30;
   constexpr std::int64_t kUnits = 4, kShard = 262'400, kBytes = 2;
   const auto moved = [&](const Optimizer& optimizer, int rank) {
-    return plan_rank(lay_out(model, 4), optimizer, options, 4, rank, {}, {}, /*on_device=*/true).traffic.offload;
+    return plan_rank(lay_out(model, 4), optimizer, options, 4, rank, {.on_device = true}).traffic.offload;
   };
   const auto muon = make_elementwise("Muon", {.settings = MuonSettings{}});
   EXPECT_EQ(moved(*make_adamw(), 3), kUnits * kShard * kBytes * (1 + 1)) << "weights and gradients";
