@@ -45,12 +45,12 @@ double step_time(const Json& record, std::int64_t steps, double tokens) {
   return rate.is_number() && rate.number() > 0 ? 1e3 * tokens / static_cast<double>(steps) / rate.number() : 0;
 }
 
-// With those of keel/trainer/weight_averages.h, which lie where the weights do that they are of, and in checkpoints.
+// With those of keel/trainer/weight_averages.h, which lie where the optimizer has weights, and in checkpoints.
 RankPlan plan_with_averages(const Config& config, const StackModels& models, int ranks, int rank, bool on_processor) {
   RankPlan plan = plan_stacks(config, models, ranks, rank, on_processor);
   const int averages = (config.ema.decay > 0 ? 1 : 0) + (config.swa.start.is_none() ? 0 : 1);
   const std::int64_t bytes = averages * plan.owned * static_cast<std::int64_t>(sizeof(float));
-  (plan.memory.host > 0 ? plan.memory.host : plan.memory.optimizer) += bytes;
+  (plan.updates_on_host ? plan.memory.host : plan.memory.optimizer) += bytes;
   if (plan.saves) plan.memory.checkpoint += bytes;
   return plan;
 }

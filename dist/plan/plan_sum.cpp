@@ -38,11 +38,13 @@ TrafficPlan& operator+=(TrafficPlan& sum, const TrafficPlan& more) {
 
 RankPlan& operator+=(RankPlan& sum, const RankPlan& more) {
   // All members, so that this fits no plan with a further one.
-  auto& [memory, owned, saves, traffic, operations, collectives] = sum;
-  const auto& [more_memory, more_owned, more_saves, more_traffic, more_operations, more_collectives] = more;
+  auto& [memory, owned, saves, updates_on_host, traffic, operations, collectives] = sum;
+  const auto& [more_memory, more_owned, more_saves, more_on_host, more_traffic, more_operations, more_collectives] =
+      more;
   memory += more_memory;
   owned += more_owned;
   saves |= more_saves;
+  updates_on_host |= more_on_host;
   traffic += more_traffic;
   operations += more_operations;
   collectives.insert(collectives.end(), more_collectives.begin(), more_collectives.end());

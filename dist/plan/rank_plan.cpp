@@ -159,6 +159,7 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
   const std::string last = last_module(layout);
 
   RankPlan plan;
+  plan.updates_on_host = offloads;
   std::int64_t shared = 0;     // buffers in which updated weights travel, the most of a unit
   std::int64_t at_start = 0;   // those in which frozen weights do, before there is anything else
   std::int64_t gradients = 0;  // that have come to the processor

@@ -85,8 +85,9 @@ struct TrafficPlan {
 
 struct RankPlan {
   MemoryPlan memory;
-  std::int64_t owned = 0;  // weights in Sharded::weights(), without padding
-  bool saves = false;      // whether the rank's parts are in checkpoints; others may hold the same
+  std::int64_t owned = 0;        // weights in Sharded::weights(), without padding
+  bool saves = false;            // whether the rank's parts are in checkpoints; others may hold the same
+  bool updates_on_host = false;  // the optimizer works in the processor's memory, for a device
   TrafficPlan traffic;
   std::int64_t matrix_operations = 0;          // of an optimizer that transforms matrices, in a step
   std::vector<PlannedCollective> collectives;  // of parameters and gradients

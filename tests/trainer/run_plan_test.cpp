@@ -303,19 +303,23 @@ TEST(RunPlan, AveragesOfWeightsAreFp32NumbersOfTheRanksShareEach) {
     const std::unique_ptr<TaskBase> task = make_task(config);
     return std::pair(plan_run(config, *task, ranks, on_processor), planned_files(config, *task, ranks, 1 % ranks));
   };
-  const std::string async = "checkpoint: {async: true}\n", offloaded = "sharding: {offload_optimizer: host}\n";
+  const std::string async = "checkpoint: {async: true}\n";
+  const std::pair<std::string, bool> places[] = {{"", false},
+                                                 {"sharding: {offload_optimizer: host}\n", true},
+                                                 {"sharding: {offload_optimizer: file}\n", true},
+                                                 {"sharding: {offload_parameters: host}\n", false}};
   for (const int ranks : {1, 2})
     for (const bool on_processor : {true, false})
-      for (const std::string& place : {std::string(), offloaded}) {
+      for (const auto& [place, updates_there] : places) {
         const auto [plain, plain_files] = planned(async + place, on_processor, ranks);
-        EXPECT_EQ(plain.memory.host > 0, !on_processor && !place.empty());
+        const bool on_host = !on_processor && updates_there;
         for (const auto& [averages, count] : {std::pair("ema: {decay: 0.5}\n", 1),
                                               {"swa: {start: 2}\n", 1},
                                               {"ema: {decay: 0.5}\nswa: {start: 2}\n", 2}}) {
           const auto [plan, files] = planned(async + place + averages, on_processor, ranks);
           const std::int64_t bytes = count * plan.owned * 4;
-          EXPECT_EQ(plan.memory.host, plain.memory.host + (plain.memory.host > 0 ? bytes : 0));
-          EXPECT_EQ(plan.memory.optimizer, plain.memory.optimizer + (plain.memory.host > 0 ? 0 : bytes));
+          EXPECT_EQ(plan.memory.host, plain.memory.host + (on_host ? bytes : 0));
+          EXPECT_EQ(plan.memory.optimizer, plain.memory.optimizer + (on_host ? 0 : bytes));
           EXPECT_EQ(plan.memory.checkpoint, plain.memory.checkpoint + bytes);
           EXPECT_GT(files, plain_files);
         }

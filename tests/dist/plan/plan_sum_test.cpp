@@ -28,7 +28,7 @@ RankPlan numbered_plan(std::int64_t first, std::int64_t strategy_steps) {
   plan.traffic = std::bit_cast<TrafficPlan>(traffic);
   plan.traffic.strategy_steps = strategy_steps;
   plan.owned = first++;
-  plan.saves = true;
+  plan.saves = plan.updates_on_host = true;
   plan.matrix_operations = first++;
   plan.collectives.emplace_back().count = first;
   return plan;
@@ -37,13 +37,13 @@ RankPlan numbered_plan(std::int64_t first, std::int64_t strategy_steps) {
 TEST(PlanSum, OverModelsHaveEveryNumber) {
   const RankPlan a = numbered_plan(100, 1), b = numbered_plan(1'000, 1);
   RankPlan sum;
-  EXPECT_FALSE(sum.saves);
+  EXPECT_FALSE(sum.saves || sum.updates_on_host);
   sum += a;
   const auto memory = numbers_in<MemoryPlan, kNumbersOfMemory>;
   const auto traffic = numbers_in<TrafficPlan, kNumbersOfTraffic>;
   EXPECT_EQ(memory(sum.memory), memory(a.memory));
   EXPECT_EQ(traffic(sum.traffic), traffic(a.traffic));
-  EXPECT_TRUE(sum.saves);
+  EXPECT_TRUE(sum.saves && sum.updates_on_host);
   sum += b;
   for (std::size_t i = 0; i < kNumbersOfMemory; ++i)
     EXPECT_EQ(memory(sum.memory)[i], memory(a.memory)[i] + memory(b.memory)[i]) << i;
