@@ -31,7 +31,6 @@
 
 #include <cstdint>
 #include <span>
-#include <string_view>
 #include <vector>
 
 #include "keel/dist/parallel/planned_collective.h"
