@@ -3,6 +3,8 @@
 
 #include <string_view>
 
+#include "keel/runtime/language.h"
+
 namespace keel {
 
 // Between GPUs NCCL gathers by itself whatever the algorithm, and also adds by itself where the order of a sum is free
