@@ -250,14 +250,15 @@ DeviceCommunicator::DeviceCommunicator(const Config& config, const Context& cont
   const std::string why_not = why_no_nccl();
   if (config.sharding.path == ShardingConfig::Path::nccl && !why_not.empty())
     throw Error(concat("sharding.path is nccl, but ", why_not), ErrorKind::unsupported);
-  if (config.sharding.path == ShardingConfig::Path::host || !why_not.empty()) {
+  const CollectiveRoute route = collective_route(config.sharding, /*on_device=*/true);
+  if (route.nccl == CollectiveRoute::Nccl::nothing) {
     own_ = make_staged_communicator(std::move(own));
     if (ranks.rank() == 0 && !why_not.empty())
       context.log(LogLevel::warning, concat("between GPUs everything goes through the processors' memory: ", why_not));
     return;
   }
   own_ = make_nccl_communicator(context, std::move(own),
-                                {.algorithm = std::string(way.algorithm), .order = config.sharding.order});
+                                {.algorithm = std::string(route.algorithm), .order = config.sharding.order});
 }
 
 }  // namespace keel
